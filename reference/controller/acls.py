@@ -1,4 +1,4 @@
-"""CreateAcls and DeleteAcls: which records they need, and what each entry is answered.
+"""CreateAcls and DeleteAcls: their records, and the result of each entry.
 
 Source: org.apache.kafka.controller.AclControlManager; kafka.server.AclApis.
 """
@@ -19,15 +19,15 @@ from reference.protocol.schema import Message
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Records, and for each entry of the request what came of it."""
+    """The records, and the result of each entry of the request."""
 
     records: list[Message]
     results: list[KafkaError | list[Acl]]
-    """The error; or the ACLs that are removed, none where some are added."""
+    """Its error, or the ACLs that it removes; for CreateAcls an empty list."""
 
 
 def create_acls(table: AclTable, wanted: Iterable[Acl], chance: Chance) -> Plan:
-    """Add ACLs. One that is there already is as good as added."""
+    """The records that add ACLs. An ACL that exists already gets no record and no error."""
     known = set(table.by_id.values())
     plan = Plan([], [])
     for acl in wanted:
@@ -44,7 +44,7 @@ def create_acls(table: AclTable, wanted: Iterable[Acl], chance: Chance) -> Plan:
 
 
 def _require_valid(acl: Acl) -> None:
-    """Errors: KafkaError, in Kafka's words."""
+    """Check an ACL. Errors: KafkaError with Kafka's message."""
     if acl.resource_type == ResourceType.CLUSTER and acl.name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.name:
@@ -73,7 +73,7 @@ def _name(kind: type[ResourceType | PatternType | Operation | Permission], numbe
 
 
 def delete_acls(table: AclTable, filters: Iterable[AclFilter]) -> Plan:
-    """Remove the ACLs that match any of the filters; each filter names all that it matches."""
+    """The records that remove the ACLs that match any of the filters; each filter's result lists all its matches."""
     plan = Plan([], [])
     removed: dict[UUID, None] = {}
     for wanted in filters:

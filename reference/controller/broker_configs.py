@@ -1,7 +1,7 @@
-"""Which broker settings may change while it runs, for which brokers, and under which names they are read (KIP-226, KIP-412).
+"""Broker settings that may change at run time, for which brokers, and under which names (KIP-226, KIP-412).
 
-A setting for all brokers has the empty resource name. A name that Kafka does not know is taken, as from a file: it may be a
-plugin's; since it is unknown whether it is a secret, its value is not reported.
+A setting for all brokers has the empty resource name. A name that Kafka does not know is accepted, as from a file, because it
+may be a plugin's. Its value is not reported, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PER_BROKER = _names(
     ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
     """
 )
-"""Settings that may be changed for one broker only. Both sets are Apache Kafka 4.3.1's; a test compares them."""
+"""Settings that may be changed for one broker only. Both sets are those of Apache Kafka 4.3.1; a test compares them."""
 
 DYNAMIC = CLUSTER_WIDE | PER_BROKER
 
@@ -71,10 +71,10 @@ THROTTLES = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""Bytes a second; no file can have them (KIP-73). They are kept and reported, and nothing is slowed down by them here."""
+"""Bytes per second. They cannot be set in a file (KIP-73). They are stored and reported, and throttle nothing here."""
 
 FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class"}
-"""Dynamic in Kafka, and refused here, as is all of TLS and SASL but Kerberos: the new value would have no effect."""
+"""Dynamic in Kafka and refused here, like all TLS and SASL settings but Kerberos: a new value would have no effect."""
 
 UNKNOWN = Definition("unknown", None)
 PER_IP = "max.connections.per.ip"
@@ -84,7 +84,7 @@ _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.")
 _CLUSTER_WIDE_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
 _LEAST_ONE = frozenset({"max.connections", "max.connection.creation.rate"})
-"""0 is for files alone: a running broker would take no more connections, from which it could be changed back."""
+"""0 is allowed in files only: a running broker would accept no more connections, over which it could be changed back."""
 
 _LOG_TIMES = (
     ("log.roll.ms", "log.roll.hours"),
@@ -94,13 +94,13 @@ _LOG_TIMES = (
 SYNONYMS = {name: names for names in _LOG_TIMES for name in names} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 }
-"""Name -> the names under which it may be given, the strongest first; other names have none but their own."""
+"""Name -> its synonyms, the one that takes precedence first; a name that is not listed has no other synonym."""
 
 
 def connections_by_address(text: str) -> dict[str, int]:
-    """What max.connections.per.ip.overrides says: `ADDRESS:COUNT,…`.
+    """The limits of max.connections.per.ip.overrides: `ADDRESS:COUNT,…`.
 
-    Errors: InvalidConfig, also for the name of a host: it would have to be looked up here.
+    Errors: InvalidConfig, also for a host name, which would have to be resolved here.
     """
     found: dict[str, int] = {}
     for item in text.split(","):
@@ -117,24 +117,24 @@ def connections_by_address(text: str) -> dict[str, int]:
 
 
 def base_name(name: str) -> str:
-    """The name without the listener that it is for: `listener.name.x.max.connections` is a max.connections."""
+    """The name without its listener prefix: `listener.name.x.max.connections` is a max.connections."""
     return _OF_LISTENER.sub("", name)
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:
-    """The names under which a setting is looked for, its own first but for times of logs."""
+    """The names of a setting in order of precedence. The own name comes first, except for the log's times."""
     base = base_name(name)
     return SYNONYMS.get(name) or ((name,) if base == name else (name, base))
 
 
 def definition_of(name: str) -> Definition:
-    """A broker setting's definition, also of a name that no file has, and of one that is unknown."""
+    """The definition of a broker setting; also of a throttle, which no file has, and of an unknown name."""
     base = base_name(name)
     return BROKER.get(base) or THROTTLES.get(base) or UNKNOWN
 
 
 def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: bool) -> None:
-    """Refuse settings that cannot change while brokers run. Errors: KafkaError INVALID_REQUEST, as Kafka's own words say."""
+    """Refuse settings that cannot change at run time. Errors: KafkaError INVALID_REQUEST with Kafka's messages."""
     fixed = [name for name in configs if _known_name(name) in BROKER and _known_name(name) not in DYNAMIC]
     _refuse_all(fixed, "Cannot update these configs dynamically")
     _refuse_all(
@@ -152,7 +152,7 @@ def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: b
             except InvalidConfig as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     if configs.get(PER_IP) and int(configs[PER_IP] or "1") == 0 and not (configs.get(PER_ADDRESS) or "").strip():
-        # Kafka looks for the overrides in the broker's file, too.
+        # Kafka also looks for the overrides in the broker's file.
         why = f"{PER_IP} can be set to zero only if {PER_ADDRESS} property is set."
         raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     if not for_one_broker:
@@ -165,12 +165,12 @@ def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: b
 
 def _is_fixed(name: str) -> bool:
     base = base_name(name)
-    # Kerberos' settings change nothing, here as in a Kafka whose listeners do not offer GSSAPI.
+    # Kerberos settings have no effect, here as in a Kafka without GSSAPI listeners.
     return base in FIXED or (base.startswith(("ssl.", "sasl.")) and not base.startswith("sasl.kerberos."))
 
 
 def _known_name(name: str) -> str:
-    """The name in the table: also with a mechanism's name behind the listener's, as in `scram-sha-256.sasl.jaas.config`."""
+    """The name in the table, without a listener and a mechanism, as in `scram-sha-256.sasl.jaas.config`."""
     base = base_name(name)
     return base if base == name or base in BROKER else base.partition(".")[2]
 

@@ -1,8 +1,8 @@
-"""What a broker's settings must be together: what each name takes by itself is in the table of names.
+"""Rules for a broker's settings together; the table of names has the rules for each setting.
 
-The same is asked of a file and of what a dynamic change would lead to. A change is also asked whether a running broker can
-follow it. Settings of parts that are not served here (share groups, Streams groups, tiered storage) are checked too, so that
-a file that Kafka refuses is refused.
+A file and the result of a dynamic change follow the same rules. A change is also checked for whether a running broker can apply
+it. Settings of parts that are not implemented here (share groups, Streams groups, tiered storage) are checked too, so that a
+file that Kafka refuses is refused here.
 Source: kafka.server.KafkaConfig.validateValues; GroupCoordinatorConfig, ShareGroupConfig; the `validateReconfiguration` of
 DynamicThreadPool, LogCleaner, DataPlaneAcceptor, DynamicLogConfig, DynamicRemoteLogConfig and DynamicMetricsReporters.
 """
@@ -17,24 +17,24 @@ from reference.controller.config_table import BROKER
 
 CORDONED, ALL_DIRECTORIES = "cordoned.log.dirs", "*"
 FIRST_WITH_CORDONS = 30
-"""The level of metadata.version, 4.3-IV0, whose records say which log directories are cordoned (KIP-1066)."""
+"""The level of metadata.version, 4.3-IV0, whose records have cordoned log directories (KIP-1066)."""
 REPORTERS = "metric.reporters"
 SERVED_REPORTERS = ("org.apache.kafka.common.metrics.JmxReporter",)
-"""Kafka's default, which gives measurements to Java's management interface: there is none here."""
+"""Kafka's default, which reports measurements over JMX; this broker has none."""
 UNLIMITED, AS_RETENTION = -1, -2
-"""Of retentions: for ever; and of local ones: as long as in all."""
+"""Retentions without a limit, and local retentions like the whole one."""
 BYTES_OF_A_CLEANER = 1 << 20
 NO_COMPRESSION, MOST_COMPRESSION = 0, 4
 """The first and the last id of a codec."""
 
 Value = Callable[[str], Any]
-"""A name -> its value in force."""
+"""Returns the effective value of a name."""
 Values = Mapping[str, str]
-"""Names -> texts, of all sources together."""
+"""Names -> texts, merged from all sources."""
 
 
 def _bounded(kind: str, *names: str) -> list[tuple[str, str]]:
-    """Each of a group's settings has a lowest and a highest value of its own."""
+    """The pairs of (lower, upper) names for each of a group's settings and its min and max settings."""
     pairs: list[tuple[str, str]] = []
     for name in names:
         own, lowest, highest = (f"group.{kind}.{bound}{name}" for bound in ("", "min.", "max."))
@@ -67,7 +67,7 @@ RESIZED = (
     "num.replica.fetchers", "log.cleaner.threads", "remote.log.reader.threads", "remote.log.manager.copier.thread.pool.size",
     "remote.log.manager.expiration.thread.pool.size", "remote.log.manager.follower.thread.pool.size",
 )  # fmt: skip
-"""Threads: at most twice as many as run, and at least half."""
+"""Numbers of threads: a change may at most double or halve the present number."""
 
 LOCAL_RETENTIONS = (
     ("log.local.retention.ms", "log.retention.ms"),
@@ -81,13 +81,14 @@ NEVER_EMPTY = frozenset({
     "remote.log.storage.manager.class.name", "remote.log.storage.manager.impl.prefix",
     "sasl.oauthbearer.assertion.algorithm",
 })  # fmt: skip
-"""Names that a file leaves out, or gives a value; so are those of classes."""
+"""Names that must have a value if a file sets them; settings of type `class` are like these."""
 CODECS = ("offsets.topic.compression.codec", "share.coordinator.state.topic.compression.codec")
 _UNIT_MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 
 
 def values_of(texts: Values) -> Value:
-    """The values of these texts, each with Kafka's default; a time of logs by the strongest of its names, in milliseconds.
+    """Returns the values of these texts, or else Kafka's defaults. The log's times use the synonym with precedence, in
+    milliseconds.
 
     Errors: InvalidConfig.
     """
@@ -107,7 +108,7 @@ def values_of(texts: Values) -> Value:
 
 
 def refused_file(texts: Values, directories: Sequence[str]) -> str | None:
-    """The sentence that refuses a file for what its settings are together; None where it can be had. Errors: InvalidConfig."""
+    """The reason why a file's settings are invalid together; None if they are valid. Errors: InvalidConfig."""
     for name, text in texts.items():
         if not text.strip() and name in BROKER and (name in NEVER_EMPTY or BROKER[name].type == "class"):
             return f"{name} must not be empty"
@@ -117,7 +118,7 @@ def refused_file(texts: Values, directories: Sequence[str]) -> str | None:
 
 
 def contradiction(texts: Values) -> str | None:
-    """The sentence that refuses settings for what they are together; None where they can be had. Errors: InvalidConfig."""
+    """The first contradiction between settings; None if there is none. Errors: InvalidConfig."""
     return next(_contradictions(values_of(texts), texts), None)
 
 
@@ -156,7 +157,8 @@ def _contradictions(value: Value, texts: Values) -> Iterator[str]:
 
 
 def refused_cordon(texts: Values, directories: Sequence[str]) -> str | None:
-    """The sentence that refuses cordoned directories that are none of the broker's; `*` alone means all (KIP-1066)."""
+    """The reason why cordoned directories are invalid: all must be the broker's own, or `*` alone (KIP-1066). None if they are
+    valid."""
     cordoned: Sequence[str] = values_of(texts)(CORDONED)
     if ALL_DIRECTORIES in cordoned:
         alone = len(cordoned) == 1
@@ -170,12 +172,12 @@ def refused_cordon(texts: Values, directories: Sequence[str]) -> str | None:
 
 
 def refused_change(before: Values, after: Values, directories: Sequence[str]) -> str | None:
-    """The sentence that refuses a change of a running broker's settings; None where it is taken. Errors: InvalidConfig."""
+    """The reason why a running broker refuses a change of its settings; None if it can apply it. Errors: InvalidConfig."""
     return contradiction(after) or refused_cordon(after, directories) or next(_not_followed(before, after), None)
 
 
 def _threads(value: Value, texts: Values, name: str) -> int:
-    """How many threads a name asks for: a listener's own, or those of all listeners."""
+    """The number of threads for a name: the listener's own setting, or else the one of all listeners."""
     return BROKER[NETWORK_THREADS].parse(name, texts[name]) if name in texts else value(base_name(name))  # type: ignore[return-value]
 
 

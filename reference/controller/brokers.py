@@ -1,7 +1,7 @@
-"""Brokers that register, are fenced and unfenced, stop, and are taken off the list.
+"""Registers, fences, unfences, shuts down and unregisters brokers.
 
-A registered broker is fenced until its heartbeats say that it has replayed its own registration. Only a broker that is
-neither fenced nor about to stop leads partitions and is in their ISRs: each step here comes with the elections that follow.
+A registered broker is fenced until its heartbeats report that it has replayed its registration. Only a broker that is neither
+fenced nor in controlled shutdown may lead and be in an ISR. So each step here includes the elections that it requires.
 Source: KIP-631, KIP-841, KIP-966; org.apache.kafka.controller.ClusterControlManager and ReplicationControlManager.
 """
 
@@ -24,17 +24,18 @@ from reference.protocol.primitives import BrokerEpoch, NodeId, Offset
 from reference.protocol.schema import Message
 
 NO_PREVIOUS_EPOCH = -2
-"""Stands for the epoch of a broker that was never registered: no broker calls it its own."""
+"""The previous epoch of a broker that was never registered; no broker reports it as its own."""
 
 METADATA_FEATURE = "metadata.version"
 
 FENCE, UNFENCE = 1, -1
 IN_CONTROLLED_SHUTDOWN = 1
-"""The changed field of a registration (BrokerRegistrationFencingChange, BrokerRegistrationInControlledShutdownChange)."""
+"""The values of the changed field in BrokerRegistrationFencingChange and BrokerRegistrationInControlledShutdownChange."""
 
 
 def check_broker_epoch(image: MetadataImage, broker: NodeId, epoch: BrokerEpoch) -> BrokerImage:
-    """The registration of a broker in this incarnation. Errors: KafkaError STALE_BROKER_EPOCH for none or another incarnation."""
+    """The registration of a broker in this incarnation. Errors: KafkaError STALE_BROKER_EPOCH if there is none, or another
+    incarnation."""
     found = image.brokers.get(broker)
     if found is None:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker}")
@@ -58,14 +59,14 @@ def register_broker(
     has_session: bool,
     knows_previous_epoch: bool = True,
 ) -> Decision[BrokerRegistrationResponse]:
-    """Take a broker on the list, or amend its registration where it is the same incarnation.
+    """Register a broker, or update the registration of the same incarnation.
 
-    `offset` is the first of these records' and so the epoch of a new incarnation. `has_session` says whether the incarnation that
-    is registered under this id was in contact lately (`Heartbeats`). `knows_previous_epoch` is false before version 3 of the
-    request. A new incarnation begins fenced and in no ISR; if it does not name the epoch of the incarnation before, that did not
-    end cleanly: it may have lost its tail, and is not eligible to lead either (KIP-966).
-    Errors: KafkaError INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED from a broker that
-    comes from ZooKeeper, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+    `offset` is that of the first record, and so the epoch of a new incarnation. `has_session` means that the registered
+    incarnation sent a heartbeat within its session timeout (`Heartbeats`). `knows_previous_epoch` is false before version 3 of
+    the request. A new incarnation begins fenced and in no ISR. If it does not name the epoch of the previous incarnation, that
+    one ended uncleanly: it may have lost the end of its log, and leaves the ELR too (KIP-966).
+    Errors: KafkaError INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED for a migrating
+    ZooKeeper broker, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
     """
     existing = image.brokers.get(request.broker_id)
     is_same_incarnation = existing is not None and existing.registration.incarnation_id == request.incarnation_id
@@ -134,7 +135,7 @@ def _check_directories(image: MetadataImage, request: BrokerRegistrationRequest)
 
 
 def _check_features(finalized: Mapping[str, int], request: BrokerRegistrationRequest) -> None:
-    """The broker must support every level that the cluster has finalized; 0 means that a feature is off."""
+    """Check that the broker supports every finalized level; 0 means that a feature is disabled."""
     supported = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
     if METADATA_FEATURE not in supported:
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Request features do not contain 'metadata.version'")
@@ -175,7 +176,7 @@ def _registration(request: BrokerRegistrationRequest, epoch: Offset) -> Register
 
 
 def unregister_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    """Take a broker off the list and out of the ISRs. It stays eligible where it is: it may come back with all it has.
+    """Unregister a broker and remove it from the ISRs. It may stay in ELRs: it may come back with all its records.
 
     Errors: KafkaError BROKER_ID_NOT_REGISTERED.
     """
@@ -193,9 +194,9 @@ def unregister_broker(image: MetadataImage, configuration: Configuration, broker
 
 
 def fence_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    """The broker's session has ended, or it asks to be fenced: it leaves the ISRs, and others lead.
+    """Fence a broker whose session has expired or that requests it: it leaves the ISRs, and other replicas lead.
 
-    Where the broker was fenced already, Kafka writes the record again; here there is none.
+    For a broker that is fenced already Kafka writes the record again; here there is none.
     """
     found = image.brokers[broker]
     records = _leave_isrs(image, configuration, broker)
@@ -207,7 +208,7 @@ def fence_broker(image: MetadataImage, configuration: Configuration, broker: Nod
 
 
 def unfence_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    """The broker has replayed its registration: it may lead, at once where no node does."""
+    """Unfence a broker that has replayed its registration. It becomes the leader of partitions without one if it is eligible."""
     change = _change_of(image.brokers[broker])
     change.fenced = UNFENCE
     leaderless = places(image, lambda each: each.leader == NO_LEADER)
@@ -215,7 +216,7 @@ def unfence_broker(image: MetadataImage, configuration: Configuration, broker: N
 
 
 def controlled_shutdown(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    """The broker asks leave to stop: others lead and it leaves the ISRs while it still serves."""
+    """Begin a broker's controlled shutdown: other replicas lead, and it leaves the ISRs while it still serves."""
     found = image.brokers[broker]
     records: list[Message] = []
     if not found.in_controlled_shutdown:
@@ -235,7 +236,7 @@ def _change_of(broker: BrokerImage) -> BrokerRegistrationChangeRecord:
 def lose_directories(
     image: MetadataImage, configuration: Configuration, broker: NodeId, offline: list[DirectoryId]
 ) -> list[Message]:
-    """Directories of a broker that do not work any more: their replicas leave the ISRs."""
+    """Remove the replicas in a broker's offline directories from the ISRs."""
     found = image.brokers[broker]
     lost = [each for each in found.directories if each in offline]
     if not lost:
@@ -247,9 +248,9 @@ def lose_directories(
 
 
 def cordon_directories(image: MetadataImage, broker: NodeId, cordoned: list[DirectoryId] | None) -> list[Message]:
-    """Directories of a broker that take no new replicas; None where it does not say (KIP-1066).
+    """Record the directories that take no new replicas; `cordoned` is None if the request does not have the field (KIP-1066).
 
-    That there are none is written down once, too, as by Apache Kafka 4.3.1.
+    The first report of an empty list is recorded too, as in Apache Kafka 4.3.1.
     """
     found = image.brokers[broker]
     known = found.cordoned_directories

@@ -1,8 +1,7 @@
-"""Metadata records that this node keeps and does not act upon: quotas, credentials, tokens, controllers.
+"""Metadata records that the image keeps as records: quotas, credentials, tokens, controllers.
 
-Another node of the cluster may act upon them, and may learn them from a snapshot that this node wrote. So the newest record
-of each key stays in the image, and goes into its snapshots. Records of types that are not known here (from a newer Kafka) stay
-as they are, in the order of the log.
+A snapshot of this node has the newest record of each key, for this node and for others that load it. Records of unknown types
+(from a newer Kafka) are kept in the order of the log.
 Source: org.apache.kafka.image (ClientQuotasImage, ScramImage, DelegationTokenImage, ClusterImage).
 """
 
@@ -23,11 +22,11 @@ from reference.protocol.schema import Message, bytes_
 
 Key = tuple[type[Message], Hashable]
 Carried = dict[Key, Message]
-"""The newest record of each key, in the order in which the keys came."""
+"""The newest record of each key, in the order of the records."""
 
 
 class UnknownRecord(Message, kind="metadata"):
-    """A metadata record of a type that this node does not know: the whole of its value."""
+    """A metadata record of an unknown type, with its whole value."""
 
     value: bytes = bytes_("0+", default=b"")
 
@@ -44,17 +43,17 @@ STATES: dict[type[Message], Callable[[Any], Hashable]] = {
     ZkMigrationStateRecord: lambda record: "the cluster",
     UnknownRecord: lambda record: bytes(record.value),
 }
-"""Record that brings something about -> the key of which it is the state."""
+"""Record that sets a state -> the key of the state."""
 ENDS: dict[type[Message], tuple[type[Message], Callable[[Any], Hashable]]] = {
     RemoveUserScramCredentialRecord: (UserScramCredentialRecord, lambda record: (record.name, record.mechanism)),
     RemoveDelegationTokenRecord: (DelegationTokenRecord, lambda record: record.token_id),
     UnregisterControllerRecord: (RegisterControllerRecord, lambda record: record.controller_id),
 }
-"""Record that removes something -> the record that brought it about, and its key."""
+"""Record that removes a state -> the type of the record that set it, and its key."""
 
 
 def carry(carried: Carried, record: Message) -> None:
-    """Keep the record, or forget what it removes. Other records change nothing."""
+    """Keep the record, or remove the one that it deletes. Records of other types change nothing."""
     kind = type(record)
     if kind in ENDS:
         state, key_of = ENDS[kind]

@@ -1,4 +1,4 @@
-"""AlterClientQuotas and DescribeClientQuotas: which records a change needs, and which quotas a filter means (KIP-546).
+"""AlterClientQuotas and DescribeClientQuotas: the records of a change, and the quotas that match a filter (KIP-546).
 
 Source: org.apache.kafka.controller.ClientQuotaControlManager, org.apache.kafka.image.ClientQuotasImage.
 """
@@ -30,16 +30,16 @@ from reference.quotas.table import (
 TYPES = (USER, CLIENT_ID, IP)
 OF_CLIENTS = (PRODUCE, CONSUME, REQUEST, MUTATION)
 WHOLE = {PRODUCE: ("LONG", (1 << 63) - 1), CONSUME: ("LONG", (1 << 63) - 1), CONNECTIONS: ("INT", (1 << 31) - 1)}
-"""Quotas whose values are whole numbers -> the type that Kafka names, and its largest."""
+"""Quotas with integer values -> the type that Kafka's error names, and its largest value."""
 EXACT, DEFAULT, ANY = 0, 1, 2
-"""How a component of a filter matches: this name, the default, or any of the type."""
+"""The match type of a filter's component: this name, the default entity, or any name."""
 EPSILON = 1e-6
 
 
 def alter_client_quotas(
     table: QuotaTable, entry: AlterClientQuotasRequest.EntryData, seen: set[Entity]
 ) -> list[ClientQuotaRecord]:
-    """The records of one entry; `seen` are the entities of the entries before. Errors: KafkaError INVALID_REQUEST."""
+    """The records of one entry; `seen` has the entities of earlier entries. Errors: KafkaError INVALID_REQUEST."""
     entity = entity_of_entry(entry)
     double = next((key for key, times in Counter(op.key for op in entry.ops).items() if times > 1), None)
     if entity in seen or double is not None:
@@ -54,12 +54,12 @@ def _text(entity: Entity) -> str:
 
 
 def entity_of_entry(entry: AlterClientQuotasRequest.EntryData) -> Entity:
-    """Of a type that is named twice the last name counts, as in Kafka."""
+    """The entity of an entry. If a type occurs twice, the last name counts, as in Kafka."""
     return entity_of({each.entity_type: each.entity_name for each in entry.entity}.items())
 
 
 def _allowed(entity: Entity) -> tuple[str, ...]:
-    """The quotas that may be set for an entity. Errors: KafkaError."""
+    """The quotas that an entity may have. Errors: KafkaError."""
     kinds = dict(entity)
     if not kinds:
         raise _invalid("Invalid empty client quota entity")
@@ -75,7 +75,7 @@ def _allowed(entity: Entity) -> tuple[str, ...]:
     address = kinds[IP]
     try:
         if address is not None:
-            host_of(address)  # Kafka also takes names of hosts; nothing here looks one up
+            host_of(address)  # Kafka also accepts host names; this broker does not resolve any
     except ValueError:
         raise _invalid(f"{address} is not a valid IP or resolvable host.") from None
     return (CONNECTIONS,)
@@ -84,7 +84,7 @@ def _allowed(entity: Entity) -> tuple[str, ...]:
 def _record(
     table: QuotaTable, entity: Entity, allowed: tuple[str, ...], op: AlterClientQuotasRequest.OpData
 ) -> ClientQuotaRecord | None:
-    """None where nothing changes."""
+    """The record of one operation; None if it changes nothing. Errors: KafkaError."""
     known = table.of(entity)
     if op.remove:
         if op.key not in known:
@@ -100,7 +100,7 @@ def _require_value(allowed: tuple[str, ...], key: str, value: float) -> None:
     """Errors: KafkaError."""
     if key not in allowed:
         raise _invalid(f"Invalid configuration key {key}")
-    if not value > 0:  # also what is no number, which Kafka 4.3.1 takes
+    if not value > 0:  # also refuses NaN, which Kafka 4.3.1 accepts
         raise _invalid(f"Quota {key} must be greater than 0")
     if key in WHOLE:
         kind, most = WHOLE[key]
@@ -124,7 +124,7 @@ def _invalid(message: str) -> KafkaError:
 def matching_quotas(
     table: QuotaTable, request: DescribeClientQuotasRequest
 ) -> Iterator[tuple[Entity, Mapping[str, float]]]:
-    """The entities that a filter means. Errors: KafkaError."""
+    """The entities that match a filter, with their quotas. Errors: KafkaError."""
     wanted = _filter(request)
     if not wanted and request.strict:
         return

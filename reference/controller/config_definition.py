@@ -1,4 +1,4 @@
-"""One configuration name: its type, default and bounds, and how a text becomes its value."""
+"""One configuration name: its type, default and bounds, and the parser of its values."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import re
 from dataclasses import dataclass
 
 REQUIRED = "<required>"
-"""The default of a name that must be given."""
+"""The default of a name without a default, which must be set."""
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
 _BITS = {"short": 16, "int": 32, "long": 64}
 NODE_ID_BITS = 32
 MOST_DIGITS = 19
-"""Of a number of 64 bits."""
+"""The most digits of a 64-bit number."""
 
 
 class InvalidConfig(ValueError):
-    """A value that its name does not allow; the message says which and why."""
+    """A value that its name does not allow; the message has the name and the reason."""
 
 
 def integer_in(text: str, bits: int) -> int | None:
-    """The number that a text is; None where it is none, or has more bits. Python refuses to read thousands of digits."""
+    """The integer of a text; None if it is none, or has more bits. Python refuses to parse thousands of digits."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > MOST_DIGITS:
         return None
@@ -38,16 +38,16 @@ class Definition:
     lowest: float | None = None
     highest: float | None = None
     also: tuple[float, ...] = ()
-    """Values outside the bounds that are allowed all the same."""
+    """Allowed values outside the bounds."""
     choices: tuple[str, ...] = ()
     internal: bool = False
     pattern: str = ""
-    """What each item of a list must be, unless the first is `*`: a regular expression."""
+    """A regular expression for each item of a list, unless the first item is `*`."""
     synonyms: tuple[str, ...] = ()
-    """The broker's names that give a topic's default, the strongest first."""
+    """The broker settings that override a topic's default, the one that takes precedence first."""
 
     def description(self) -> str:
-        """In a sentence: what it takes, its default, and where a topic's default comes from (DescribeConfigs v3+)."""
+        """A sentence with the allowed values, the default, and the broker settings that override it (DescribeConfigs v3+)."""
         if self.choices:
             takes = f"{'any' if self.type == 'list' else 'one'} of {self._choices()}"
         else:
@@ -59,9 +59,9 @@ class Definition:
         return f"Takes {takes}. The default is {unset}{override}."
 
     def parse(self, name: str, text: str | None) -> Value:
-        """The value of a text, as Kafka reads it: white space around it does not count.
+        """The value of a text, without surrounding white space, as in Kafka.
 
-        Errors: InvalidConfig when it is not of the type or outside the bounds.
+        Errors: InvalidConfig if it is not of the type or outside the bounds.
         """
         if text is None:
             if self.type in ("string", "class", "password", "list"):
@@ -120,7 +120,7 @@ class Definition:
         return value
 
     def _parse_list(self, name: str, text: str) -> tuple[str, ...]:
-        """A value that occurs twice counts once, as in Kafka (KIP-1161)."""
+        """The items of a list, without duplicates, as in Kafka (KIP-1161)."""
         items = tuple(item.strip() for item in text.split(",")) if text else ()
         for item in items:
             if self.choices and item not in self.choices:

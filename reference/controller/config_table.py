@@ -1,7 +1,7 @@
 """Kafka's configuration names with their types, defaults and bounds, as Apache Kafka 4.3.1 declares them (ConfigDef).
 
-Generated from the jars; a test compares it with them. Names that this broker does not act on are listed too: a
-configuration written for Kafka is understood, and the broker says which of its lines change nothing here.
+Generated from the jars; a test compares them. It includes names without an effect here: the broker accepts a configuration for
+Kafka, and reports which of its lines have no effect.
 """
 
 from reference.controller.config_definition import REQUIRED, Definition

@@ -1,7 +1,7 @@
 """Settings by source (defaults, the broker's own file, dynamic settings, a topic's own), and their changes.
 
-A value is the strongest of, in this order: set for the topic, set for this broker, set for all brokers, in the broker's
-file, Kafka's default. The numbers of the sources are the wire's (DescribeConfigsResponse.ConfigSource).
+The first of these that is set takes precedence: the topic's own, this broker's dynamic, the dynamic one for all brokers, the
+broker's file, Kafka's default. The numbers of the sources are the protocol's (DescribeConfigsResponse.ConfigSource).
 Source: KIP-226, KIP-339; requirements CFG-*.
 """
 
@@ -31,7 +31,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 CONFIG_TYPES = {
     "unknown": 0, "boolean": 1, "string": 2, "int": 3, "short": 4, "long": 5, "double": 6, "list": 7, "class": 8, "password": 9,
 }  # fmt: skip
-"""Types as DescribeConfigs v3 numbers them."""
+"""The numbers of the types in DescribeConfigs v3."""
 
 RETENTION, FOR_EVER = "retention.ms", "-1"
 REMOTE = "remote.storage.enable"
@@ -40,7 +40,7 @@ _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value and where it comes from; `synonyms` are the weaker ones behind it, itself first."""
+    """One value and its source; `synonyms` are all sources that have a value, in order of precedence."""
 
     name: str
     value: str | None
@@ -61,7 +61,7 @@ class Configuration:
         self.image = image
 
     def broker(self, name: str) -> Value:
-        """A broker setting's value. Errors: KeyError for a name that Kafka does not know."""
+        """The value of a broker setting. Errors: KeyError for a name that Kafka does not know."""
         definition = BROKER[name]
         for values in (*self.dynamic_broker_values(), self.static):
             if name in values:
@@ -69,12 +69,12 @@ class Configuration:
         return definition.parse(name, None if definition.default == REQUIRED else definition.default)
 
     def topic(self, topic: TopicName, name: str) -> Value:
-        """A topic setting's value. Errors: KeyError for a name that Kafka does not know."""
+        """The value of a topic setting. Errors: KeyError for a name that Kafka does not know."""
         return TOPIC[name].parse(name, self._topic_value(self.image.topic_config(topic), name))
 
     @property
     def directories(self) -> list[str]:
-        """log.dirs of this node's file, as it names them."""
+        """log.dirs of this node's file, as written there."""
         return items_of(self.static.get("log.dirs", self.static.get("log.dir")))
 
     @property
@@ -85,23 +85,23 @@ class Configuration:
         return frozenset(self.directories if ALL_DIRECTORIES in named else named)
 
     def broker_texts(self) -> dict[str, str]:
-        """What is set for this broker, of all sources together."""
+        """The texts of this broker's settings, merged from all sources without defaults."""
         own, of_all = self.dynamic_broker_values()
         return {**self.static, **of_all, **own}
 
     @property
     def static_min_isr(self) -> str:
-        """min.insync.replicas of this node's file."""
+        """min.insync.replicas of this node's file, or its default."""
         return self.static.get(MIN_ISR, BROKER[MIN_ISR].default or "1")
 
     def integer(self, name: str) -> int:
-        """A numeric broker setting."""
+        """The value of a numeric broker setting."""
         value = self.broker(name)
         assert isinstance(value, int)
         return value
 
     def listener_integer(self, listener: str, name: str) -> int | None:
-        """A number that is set for one listener; None where it is not."""
+        """A numeric setting of one listener; None if it is not set for the listener."""
         own = f"listener.name.{listener.lower()}.{name}"
         for values in (*self.dynamic_broker_values(), self.static):
             if own in values:
@@ -111,7 +111,7 @@ class Configuration:
         return None
 
     def broker_setting(self, name: str) -> Setting:
-        """A broker's setting. Its synonyms begin with its own name; a value under a stronger synonym is not this setting's."""
+        """A broker's setting. Its synonyms begin with its own name; a value under a stronger name is not this setting's."""
         definition = definition_of(name)
         values = (*self.dynamic_broker_values(), self.static)
         sources = (DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER)
@@ -128,13 +128,13 @@ class Configuration:
         return Setting(name, first[1], first[2], definition, own)
 
     def broker_settings(self) -> list[Setting]:
-        """All settings of this broker: those that Kafka knows, and what else was given."""
+        """All settings of this broker: Kafka's, and others that were set."""
         known = [name for name, each in BROKER.items() if not each.internal]
         given = {name for values in (*self.dynamic_broker_values(), self.static) for name in values}
         return [self.broker_setting(name) for name in (*known, *sorted(given.difference(BROKER)))]
 
     def default_broker_settings(self) -> list[Setting]:
-        """The dynamic settings for all brokers, alone."""
+        """Only the dynamic settings for all brokers."""
         values = self.dynamic_broker_values()[1]
         found: list[Setting] = []
         for name, text in values.items():
@@ -145,7 +145,7 @@ class Configuration:
         return found
 
     def topic_setting(self, own: Mapping[str, str], name: str) -> Setting:
-        """The setting of a topic whose own values are `own`; its synonyms go on with those of the broker's strongest name."""
+        """The setting of a topic with its own values `own`; the first broker synonym's sources follow as its synonyms."""
         definition = TOPIC[name]
         found: list[tuple[str, str | None, int]] = [(name, own[name], DYNAMIC_TOPIC)] if name in own else []
         if definition.synonyms:
@@ -161,7 +161,7 @@ class Configuration:
         return next(given, definition.default)
 
     def group_setting(self, group: GroupId, name: str) -> Setting:
-        """A group's setting: its own, or the broker's."""
+        """A group's setting: its own, else the broker's."""
         definition = GROUP[name]
         found: list[tuple[str, str | None, int]] = []
         own = self.image.configs.get((GROUP_RESOURCE, group), {})
@@ -173,23 +173,23 @@ class Configuration:
         return Setting(name, found[0][1], found[0][2], definition, tuple(found))
 
     def group_integer(self, group: GroupId, name: str) -> int:
-        """The value of a group's setting; all of them are numbers."""
+        """The value of a group's setting, which is always numeric."""
         setting = self.group_setting(group, name)
         value = setting.definition.parse(name, setting.value)
         assert isinstance(value, int)
         return value
 
     def topic_settings(self, own: Mapping[str, str]) -> list[Setting]:
-        """All settings of a topic whose own values are `own`, in the order of their names."""
+        """All settings of a topic with its own values `own`, sorted by name."""
         return [self.topic_setting(own, name) for name, each in TOPIC.items() if not each.internal or name in own]
 
     def dynamic_broker_values(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The dynamic settings for this broker, and for all brokers. They change as the image is replayed."""
+        """The dynamic settings for this broker, and those for all brokers. They are the image's own tables, which change."""
         configs = self.image.configs
         return configs.get((BROKER_RESOURCE, str(self.node)), {}), configs.get((BROKER_RESOURCE, ""), {})
 
     def _broker_values(self, name: str, meaning: str) -> Iterator[tuple[str, str | None, int]]:
-        """What was set for the broker under a name, strongest first, in the unit of the name that it stands for."""
+        """The values of a broker setting by source, in order of precedence and in the unit of the setting `meaning`."""
         dynamic, default = self.dynamic_broker_values()
         for values, source in (
             (dynamic, DYNAMIC_BROKER),
@@ -207,7 +207,8 @@ def _default_of(name: str) -> str | None:
 
 
 def _in_unit_of(meaning: str, name: str, text: str) -> str:
-    """`log.retention.hours=1` stands for `retention.ms=3600000`; any number below 0 of a broker's retention for -1, for ever."""
+    """Convert a text to another name's unit: `log.retention.hours=1` to `retention.ms=3600000`. A negative retention becomes
+    -1."""
     is_negative = text.strip().startswith("-")
     if is_negative and meaning == RETENTION:
         return FOR_EVER
@@ -218,9 +219,9 @@ def _in_unit_of(meaning: str, name: str, text: str) -> str:
 
 
 def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
-    """Refuse what a topic may not have.
+    """Check the settings of a topic.
 
-    Errors: KafkaError INVALID_CONFIG that names the first wrong one (CFG-05, TOP-08).
+    Errors: KafkaError INVALID_CONFIG that names the first invalid one (CFG-05, TOP-08).
     """
     for name, text in configs.items():
         definition = TOPIC.get(name)
@@ -255,7 +256,7 @@ def _parse(definition: Definition, name: str, text: str) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """One change of one name, as both Alter APIs ask for it."""
+    """One change of one name, in the form of both Alter APIs."""
 
     name: str
     operation: int
@@ -263,9 +264,9 @@ class Alteration:
 
 
 def _check_operations(table: Mapping[str, Definition], changes: Sequence[Alteration]) -> None:
-    """Whether each setting has the operation.
+    """Check that each setting allows its operation.
 
-    Errors: KafkaError INVALID_REQUEST, or INVALID_CONFIG for a list operation on what is no list (CFG-04).
+    Errors: KafkaError INVALID_REQUEST; INVALID_CONFIG for a list operation on a setting that is no list (CFG-04).
     """
     _refuse_nulls(change.name for change in changes if change.operation != DELETE and change.value is None)
     for change in changes:
@@ -284,10 +285,11 @@ def _check_operations(table: Mapping[str, Definition], changes: Sequence[Alterat
 def alter_configs(
     image: MetadataImage, resource_type: int, resource_name: str, changes: Iterable[Alteration]
 ) -> list[ConfigRecord]:
-    """The records that change a resource's settings one by one (IncrementalAlterConfigs).
+    """The records of changes to a resource's settings (IncrementalAlterConfigs).
 
-    Errors: KafkaError, and nothing changes: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG for an unknown name or a bad
-    value (CFG-05) or a list operation on what is no list (CFG-04), INVALID_REQUEST for a resource that cannot be changed.
+    Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG for an unknown name or an invalid value (CFG-05) or a list
+    operation on a setting that is no list (CFG-04), INVALID_REQUEST for a resource that cannot be changed. Then nothing
+    changes.
     """
     changes = list(changes)
     table = _table_of(image, resource_type, resource_name)
@@ -315,7 +317,7 @@ def alter_configs(
 def replace_configs(
     image: MetadataImage, resource_type: int, resource_name: str, configs: Mapping[str, str | None]
 ) -> list[ConfigRecord]:
-    """The records that make a resource's settings exactly these (legacy AlterConfigs, CFG-07). Errors: as `alter_configs`."""
+    """The records that replace a resource's settings by these (legacy AlterConfigs, CFG-07). Errors: as `alter_configs`."""
     _require_legal_name(resource_type, resource_name)
     table = _table_of(image, resource_type, resource_name)
     _refuse_nulls(name for name, value in configs.items() if value is None)
@@ -337,7 +339,7 @@ def _refuse_nulls(names: Iterable[str]) -> None:
 
 
 def _require_legal_name(resource_type: int, resource_name: str) -> None:
-    """Errors: KafkaError for a name that no topic, or no group, can have (CFG-05)."""
+    """Errors: KafkaError for an invalid name of a topic or group (CFG-05)."""
     kind = {TOPIC_RESOURCE: "topic", GROUP_RESOURCE: "group"}.get(resource_type)
     if kind is not None and not resource_name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.")
@@ -346,7 +348,7 @@ def _require_legal_name(resource_type: int, resource_name: str) -> None:
 
 
 def _require_topic(image: MetadataImage, resource_type: int, resource_name: str) -> None:
-    """After its settings were judged, as Kafka does: a bad value is a bad value for a topic that is not there, too."""
+    """Check that the topic exists; after the check of its settings, as in Kafka, so that an invalid value is reported first."""
     if resource_type == TOPIC_RESOURCE and resource_name not in image.topics:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource_name}' does not exist.")
 
@@ -379,9 +381,9 @@ def _require_known(table: Mapping[str, Definition], name: str) -> Definition:
 
 
 def _altered(table: Mapping[str, Definition], own: Mapping[str, str | None], change: Alteration) -> str | None:
-    """The new text of a name; None removes it."""
+    """The new text of a name; None to remove it."""
     if change.operation == DELETE:
-        return None  # also of an unknown name (CFG-13): what an older version knew can be taken away
+        return None  # also of an unknown name (CFG-13): an older version's setting can be removed
     assert change.value is not None, "a null value was refused before"
     definition = _require_known(table, change.name)
     if change.operation == SET:
@@ -396,7 +398,7 @@ def _altered(table: Mapping[str, Definition], own: Mapping[str, str | None], cha
 
 
 def items_of(text: str | None) -> list[str]:
-    """The items of a list's text."""
+    """The items of a list's text, without empty ones."""
     return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
@@ -412,9 +414,9 @@ def _validate(resource_type: int, resource_name: str, configs: Mapping[str, str 
 
 
 def unify_min_isr(image: MetadataImage, static: str) -> list[ConfigRecord]:
-    """The records that give all brokers one min.insync.replicas, before eligible leader replicas may be recorded (KIP-966).
+    """The records that give all brokers one min.insync.replicas, before the ELR is enabled (KIP-966).
 
-    Where the cluster has no value, it gets `static`, the controller's own; values of single brokers are removed.
+    Without a cluster-wide value that is `static`, the controller's own; the values of single brokers are removed.
     Source: org.apache.kafka.controller.ConfigurationControlManager.
     """
     of_cluster = image.configs.get((BROKER_RESOURCE, ""), {})
@@ -428,7 +430,8 @@ def unify_min_isr(image: MetadataImage, static: str) -> list[ConfigRecord]:
 def _keep_min_isr(
     image: MetadataImage, resource_type: int, resource_name: str, touched: Mapping[str, str | None]
 ) -> None:
-    """Under KIP-966 all brokers have one min.insync.replicas. Errors: KafkaError INVALID_CONFIG."""
+    """Refuse a change of a broker's own min.insync.replicas while the ELR is enabled (KIP-966). Errors: KafkaError
+    INVALID_CONFIG."""
     name = MIN_ISR
     if resource_type != BROKER_RESOURCE or not image.has_elr or name not in touched:
         return
@@ -439,7 +442,7 @@ def _keep_min_isr(
 
 
 def _require_cordons(image: MetadataImage, resource_type: int, touched: Mapping[str, str | None]) -> None:
-    """Errors: KafkaError INVALID_CONFIG where the metadata cannot say which directories are cordoned (KIP-1066)."""
+    """Errors: KafkaError INVALID_CONFIG if the metadata.version has no cordoned directories (KIP-1066)."""
     if resource_type == BROKER_RESOURCE and CORDONED in touched and image.metadata_level < FIRST_WITH_CORDONS:
         why = f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
         raise KafkaError(ErrorCode.INVALID_CONFIG, why)

@@ -1,4 +1,4 @@
-"""The registration of controllers: where each can be reached, and which features it has (KIP-919).
+"""The registration of controllers: their endpoints and features (KIP-919).
 
 The image keeps the records (`carried`); a node registers itself by `reference.node.registering`.
 Source: org.apache.kafka.controller.ClusterControlManager.registerController.
@@ -17,7 +17,7 @@ from reference.protocol.messages.controller_registration import (
 from reference.protocol.messages.register_controller_record import RegisterControllerRecord
 
 FIRST_WITH_CONTROLLERS = 15
-"""The level of metadata.version (3.7-IV0) from which on controllers are registered."""
+"""The first level of metadata.version (3.7-IV0) at which controllers are registered."""
 
 
 def register_controller(

@@ -1,7 +1,7 @@
 """A decision of the active controller: records and a response.
 
-Decisions are made one at a time, each on the image to which all earlier ones are applied: a leader's second proposal is judged
-against the partition that its first one has changed.
+Decisions are made one at a time, each on an image with all earlier ones applied. So a leader's second proposal is checked
+against the partition as its first one left it.
 """
 
 from __future__ import annotations

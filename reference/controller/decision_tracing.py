@@ -1,10 +1,10 @@
-"""Traces of the active controller's decisions, by the names that they have in the specification.
+"""Traces of the active controller's decisions, under the specification's action names.
 
-A decision is its records, so the trace is derived from them when they are appended, before anything else can happen.
-A step that concerns a broker is one row, with every partition that it changes; one that concerns a partition is a row of
-that partition alone. Rows say where in the metadata log the decision ends, and in which epoch it was made: what is not
-committed there never happened. The form is that of `spec/cluster_trace.py`. `Begin` is a new partition; `End` says that
-it is deleted, or that the specification does not know what is made of it here. What concerns neither is not reported.
+The trace is derived from a decision's records when they are appended, before any other step. A step of a broker is one row with
+all partitions that it changes; a step of a partition is a row of that partition alone. Each row has the end of the decision in
+the metadata log, and the controller epoch, so that decisions which are never committed can be left out. The form is that of
+`spec/cluster_trace.py`. `Begin` is a new partition. `End` is a deleted partition, or a change that the specification does not
+have. Records about neither brokers nor partitions are not traced.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DecisionTracing:
         self._trace = trace
 
     def trace_step(self, records: Sequence[Message], epoch: LeaderEpoch, end: Offset) -> None:
-        """Report the decision that these records are; the metadata log ends at `end` with them."""
+        """Trace the decision with these records; `end` is the metadata log's end after them."""
         row: Row = {"node": self._node, "controllerEpoch": epoch, "offset": end}
         for action, more in self._steps(records):
             self._trace(action, row | more)
@@ -81,7 +81,7 @@ class DecisionTracing:
     # ---- brokers
 
     def _step_of_broker(self, record: Message) -> tuple[str, NodeId] | None:
-        """The step that a record of a broker is; None for one that changes nothing of what the specification knows."""
+        """The step of a broker's record; None for a record without a step in the specification."""
         match record:
             case RegisterBrokerRecord():
                 known = self._image.brokers.get(record.broker_id)
@@ -99,13 +99,13 @@ class DecisionTracing:
                 return None
 
     def _fenced(self, broker: NodeId) -> tuple[str, NodeId] | None:
-        """To the specification a broker in controlled shutdown is fenced already: it has left every ISR."""
+        """The fencing of a broker; None in controlled shutdown, when the specification has fenced it already."""
         return ("FenceBroker", broker) if self._image.is_active(broker) else None
 
     # ---- partitions
 
     def _created(self, records: Sequence[Message]) -> Iterator[tuple[str, Row]]:
-        """The first records of new partitions: where their traces begin."""
+        """The first states of new partitions, with which their traces begin."""
         topics = {record.topic_id: record.name for record in records if isinstance(record, TopicRecord)}
         fenced = [broker.id for broker in self._image.brokers.values() if not self._image.is_active(broker.id)]
         for record in records:
@@ -125,7 +125,7 @@ class DecisionTracing:
         return _row(self._partition_of(record).after(record))
 
     def _step_of_partition(self, record: PartitionChangeRecord) -> tuple[str, Row]:
-        """The step that a change of a partition alone is."""
+        """The step of a change to a single partition."""
         partition = self._partition_of(record)
         after = partition.after(record)
         replicas = {"replicas": sorted({*after.replicas} - {*after.removing_replicas})}
@@ -133,14 +133,14 @@ class DecisionTracing:
             return "CallOffReassignment", replicas
         if _reassigns(record) and {*after.isr} <= {*partition.isr}:
             return "Reassign", replicas
-        # A member that joins may end a reassignment, and with it the leader's epoch.
+        # An ISR expansion may complete a reassignment, and with it begin a leader epoch.
         if record.leader == NO_LEADER_CHANGE or _reassigns(record):
             return "AlterPartition", {"leader": partition.leader}
         action = "ElectLeader" if record.leader in partition.isr else "ElectUncleanLeader"
         return action, {"broker": record.leader}
 
     def _reconfigured(self, records: Sequence[Message]) -> Iterator[tuple[int, Row]]:
-        """A topic's min.insync.replicas and its partitions, which lose their ELR for it (KIP-966)."""
+        """Each topic's new min.insync.replicas, and its partitions, whose ELR it clears (KIP-966)."""
         for record in records:
             if not isinstance(record, ClearElrRecord):
                 continue
@@ -152,7 +152,7 @@ class DecisionTracing:
                     yield least, {each: row | {"minIsr": least} for each, row in rows.items()}
 
     def _min_isr(self, topic: TopicName, records: Sequence[Message]) -> int:
-        """A topic's min.insync.replicas once the settings among these records are made: its own, or that of all topics."""
+        """A topic's min.insync.replicas after these records: its own, or the one of all topics."""
         made = {
             (record.resource_type, record.resource_name): record.value
             for record in records
@@ -170,14 +170,14 @@ class DecisionTracing:
 
 
 def _cleared(partition: PartitionImage) -> Row:
-    """A partition whose eligible leader replicas are forgotten: see `image._clear_elr`."""
+    """The row of a partition after its ELR was cleared, as by `image._clear_elr`."""
     if not partition.eligible_leader_replicas and not partition.last_known_elr:
         return _row(partition)
     return _row(partition.after(PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])))
 
 
 def _is_called_off(partition: PartitionImage, after: PartitionImage) -> bool:
-    """A reassignment is over, and the replicas are those of before."""
+    """Whether a reassignment has ended with the replicas from before it."""
     before = {*partition.replicas} - {*partition.adding_replicas}
     return partition.is_reassigning and not after.is_reassigning and {*after.replicas} == before
 
@@ -187,7 +187,7 @@ def _reassigns(record: PartitionChangeRecord) -> bool:
 
 
 def _is_beyond(record: PartitionChangeRecord) -> bool:
-    """Whether a change is one of those that the specification does not know: no matter of ISR, leader or replicas."""
+    """Whether a change is outside the specification: it concerns neither ISR nor leader, ELR or replicas."""
     is_known = (
         record.isr is not None or record.leader != NO_LEADER_CHANGE or record.eligible_leader_replicas is not None
     )
@@ -195,7 +195,7 @@ def _is_beyond(record: PartitionChangeRecord) -> bool:
 
 
 def _loses_its_leader(record: PartitionChangeRecord) -> bool:
-    """Whether nothing but the leader's loss is recorded, as where its log directory fails: the specification knows none."""
+    """Whether a change only removes the leader, as after a failure of its log directory: the specification has no such step."""
     return record.leader == NO_LEADER and not _reassigns(record)
 
 

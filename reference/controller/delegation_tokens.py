@@ -1,8 +1,8 @@
-"""Delegation tokens: credentials for a while, which a client that has authenticated gets and hands on (KIP-48, KIP-900, KIP-373).
+"""Delegation tokens: temporary credentials that an authenticated client requests and passes on (KIP-48, KIP-900, KIP-373).
 
-A token has an id, and an HMAC of it by the cluster's secret, which is its password. The metadata have the id alone, so that
-every node with the secret can check a token. Owner and renewers may extend it up to its largest lifetime; who bears it acts as
-its owner. Decisions take the committed metadata, the requester's principal and the time, and give records and a response.
+A token has an id; its password is the HMAC of the id by the cluster's secret. The metadata have only the id, so every node with
+the secret can check a token. The owner and renewers may extend a token up to its maximum lifetime; its bearer acts as the
+owner. Decisions take the committed metadata, the requester's principal and the time, and return records and a response.
 Source: org.apache.kafka.controller.DelegationTokenControlManager.
 """
 
@@ -31,10 +31,10 @@ from reference.protocol.messages.renew_delegation_token import RenewDelegationTo
 from reference.protocol.primitives import NO_TIMESTAMP, Buffer, TimestampMs
 
 FIRST_LEVEL = 14
-"""The metadata.version 3.6-IV2, from which on there are records of tokens (MetadataVersion.isDelegationTokenSupported)."""
+"""The metadata.version 3.6-IV2, the first with records of tokens (MetadataVersion.isDelegationTokenSupported)."""
 
 FIRST_WITH_REQUESTER = 3
-"""The version of CreateDelegationToken and DescribeDelegationToken from which on a token may be asked for another (KIP-373)."""
+"""The first version of CreateDelegationToken and DescribeDelegationToken with a requester and an owner (KIP-373)."""
 
 USER = "User"
 LARGEST_TIMESTAMP = (1 << 63) - 1
@@ -45,14 +45,14 @@ class TokenSettings:
     """delegation.token.* of a node."""
 
     secret: str | None = field(repr=False)
-    """None where tokens are not enabled."""
+    """None if tokens are disabled."""
     max_lifetime_ms: int
     renewed_for_ms: int
     """delegation.token.expiry.time.ms."""
 
     @classmethod
     def of(cls, configuration: Configuration) -> TokenSettings:
-        """Those of the node's file; an empty secret is none."""
+        """The settings of the node's file; an empty secret means None."""
         integer = configuration.integer
         return cls(
             configuration.static.get("delegation.token.secret.key") or None,
@@ -66,7 +66,7 @@ class TokenSettings:
 
 
 def tokens(image: MetadataImage) -> Iterator[DelegationTokenRecord]:
-    """All tokens that the metadata have."""
+    """All tokens of the metadata."""
     for record in image.carried.values():
         if isinstance(record, DelegationTokenRecord):
             yield record
@@ -87,20 +87,20 @@ def is_of(record: DelegationTokenRecord, principal: str) -> bool:
 
 
 def concerns(record: DelegationTokenRecord, principal: str) -> bool:
-    """Whether a principal's tokens include this one where they are described: also one that it has asked for in another's name,
-    which it may not renew (TokenInformation.ownerOrRenewer)."""
+    """Whether DescribeDelegationToken lists a token for a principal: also one that it requested for another owner, which it may
+    not renew (TokenInformation.ownerOrRenewer)."""
     return principal == record.requester or is_of(record, principal)
 
 
 def owner_of(body: CreateDelegationTokenRequest, requester: str) -> str:
-    """The principal that a token is asked for: the requester, unless another is named (KIP-373)."""
+    """The owner of a requested token: the requester, unless the request names another principal (KIP-373)."""
     if not body.owner_principal_name or body.owner_principal_type is None:
         return requester
     return f"{body.owner_principal_type}:{body.owner_principal_name}"
 
 
 def created_for(version: int, owner: str, requester: str) -> CreateDelegationTokenResponse:
-    """A response that says which principal the token was asked for, and from version 3 on by which."""
+    """A response with the token's owner, and since version 3 also its requester."""
     response = CreateDelegationTokenResponse()
     response.principal_type, _, response.principal_name = owner.partition(":")
     if version >= FIRST_WITH_REQUESTER:
@@ -109,7 +109,7 @@ def created_for(version: int, owner: str, requester: str) -> CreateDelegationTok
 
 
 def refused(response: CreateDelegationTokenResponse, code: ErrorCode) -> CreateDelegationTokenResponse:
-    """The same, where no token was made."""
+    """The response with an error and without a token."""
     response.error_code = code
     response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIMESTAMP
     return response
@@ -158,7 +158,7 @@ def renew_token(
     body: RenewDelegationTokenRequest,
     now: TimestampMs,
 ) -> Decision[RenewDelegationTokenResponse]:
-    """Extend a token, from now on."""
+    """Extend a token's expiry time, counted from now."""
     try:
         found = _of_hmac(image, settings, body.hmac)
         if is_expired(found, now):
@@ -178,7 +178,7 @@ def expire_token(
     body: ExpireDelegationTokenRequest,
     now: TimestampMs,
 ) -> Decision[ExpireDelegationTokenResponse]:
-    """Let a token end sooner, or at once: a negative time removes it."""
+    """Set a token's expiry time, counted from now; a negative period removes the token at once."""
     try:
         found = _of_hmac(image, settings, body.hmac)
         _require_of(found, requester)
@@ -194,13 +194,13 @@ def expire_token(
 
 
 def remove_expired(image: MetadataImage, now: TimestampMs) -> Decision[None]:
-    """What the controller does by itself every delegation.token.expiry.check.interval.ms."""
+    """Remove expired tokens; the controller does so every delegation.token.expiry.check.interval.ms."""
     over = [each.token_id for each in tokens(image) if is_expired(each, now)]
     return Decision([RemoveDelegationTokenRecord(token_id=each) for each in over], None)
 
 
 def _require_enabled(image: MetadataImage, settings: TokenSettings) -> None:
-    """Errors: KafkaError."""
+    """Check that tokens are enabled and supported. Errors: KafkaError."""
     if settings.secret is None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     if image.metadata_level < FIRST_LEVEL:
@@ -208,7 +208,7 @@ def _require_enabled(image: MetadataImage, settings: TokenSettings) -> None:
 
 
 def _of_hmac(image: MetadataImage, settings: TokenSettings, wanted: Buffer) -> DelegationTokenRecord:
-    """Errors: KafkaError."""
+    """The token with an HMAC. Errors: KafkaError."""
     _require_enabled(image, settings)
     for record in tokens(image):
         if hmac.compare_digest(settings.hmac(record.token_id), bytes(wanted)):
@@ -217,7 +217,7 @@ def _of_hmac(image: MetadataImage, settings: TokenSettings, wanted: Buffer) -> D
 
 
 def _require_of(record: DelegationTokenRecord, requester: str) -> None:
-    """Errors: KafkaError."""
+    """Check that the requester owns or may renew the token. Errors: KafkaError."""
     if not is_of(record, requester):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
 

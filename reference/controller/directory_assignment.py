@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker reports in which of its directories its replicas lie.
+"""AssignReplicasToDirs: a broker reports the directories of its replicas.
 
 Source: KIP-858; org.apache.kafka.controller.ReplicationControlManager.handleAssignReplicasToDirs.
 """
@@ -29,10 +29,10 @@ PartitionAnswer = AssignReplicasToDirsResponse.PartitionData
 def assign_replicas_to_dirs(
     image: MetadataImage, configuration: Configuration, request: AssignReplicasToDirsRequest
 ) -> Decision[AssignReplicasToDirsResponse]:
-    """Write where replicas lie; those in a directory that does not work leave the ISRs.
+    """Record the directories of replicas; a replica in an offline directory leaves the ISR.
 
     Errors: KafkaError STALE_BROKER_EPOCH. Per partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
-    NOT_LEADER_OR_FOLLOWER for one that has no replica on the broker.
+    NOT_LEADER_OR_FOLLOWER for a partition without a replica on the broker.
     """
     broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
     records: list[Message] = []

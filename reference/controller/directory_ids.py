@@ -1,4 +1,4 @@
-"""Identities of log directories, and those with a meaning of their own.
+"""Ids of log directories, and the reserved ids.
 
 Source: KIP-858; org.apache.kafka.common.DirectoryId.
 """
@@ -13,16 +13,16 @@ DirectoryId: TypeAlias = UUID
 """Identity of a log directory (`directory.id` of meta.properties)."""
 
 MIGRATING: DirectoryId = UUID(int=0)
-"""A directory of a replica that was placed before directories had ids."""
+"""The directory of a replica that was placed before directories had ids."""
 
 UNASSIGNED: DirectoryId = UUID(int=1)
-"""A directory that its broker has not reported yet."""
+"""The directory of a replica whose broker has not reported it yet."""
 
 LOST: DirectoryId = UUID(int=2)
-"""Some directory that does not work any more."""
+"""A directory that is offline, whichever it is."""
 
 RESERVED = 100
-"""Ids below are for meanings like these."""
+"""Ids below this are reserved."""
 
 
 def is_reserved(directory: DirectoryId) -> bool:
@@ -30,7 +30,7 @@ def is_reserved(directory: DirectoryId) -> bool:
 
 
 def is_online(directory: DirectoryId, working: Sequence[DirectoryId]) -> bool:
-    """Whether a replica there can serve; `working` are the directories of its broker, none where they are not known."""
+    """Whether a replica in the directory can serve; `working` are its broker's online directories, empty if unknown."""
     if directory in (UNASSIGNED, MIGRATING):
         return True
     return directory != LOST and (not working or directory in working)

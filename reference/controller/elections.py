@@ -1,4 +1,4 @@
-"""Which partitions a change of brokers touches, and elections that a replica asks for.
+"""The partitions that a change of brokers affects, and elections that an administrator requests.
 
 Source: KIP-460, KIP-631, KIP-966; org.apache.kafka.controller.ReplicationControlManager.
 """
@@ -22,10 +22,10 @@ from reference.protocol.primitives import NodeId, TopicName
 from reference.protocol.schema import Message
 
 PREFERRED_ELECTION, UNCLEAN_ELECTION = range(2)
-"""Types of elections, as the wire numbers them (org.apache.kafka.common.ElectionType)."""
+"""Types of elections, by their numbers in the protocol (org.apache.kafka.common.ElectionType)."""
 
 MAX_ELECTIONS_AT_ONCE = 1_000
-"""Limit on the elections of one decision that was not asked for; the rest follow in the next."""
+"""The most elections in one decision that the controller starts itself; the next decision has the rest."""
 
 ElectionResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult
@@ -35,7 +35,7 @@ PartitionResult = ElectLeadersResponse.PartitionResult
 
 
 def min_isr(configuration: Configuration, topic: TopicImage) -> int:
-    """The topic's min.insync.replicas; more than its replicas cannot be in sync."""
+    """The topic's min.insync.replicas, at most its number of replicas."""
     configured = configuration.topic(topic.name, "min.insync.replicas")
     assert isinstance(configured, int)
     return min(configured, len(topic.partitions[0].replicas))
@@ -46,21 +46,21 @@ def is_unclean_allowed(configuration: Configuration, topic: TopicName) -> bool:
 
 
 class BrokerChange(NamedTuple):
-    """What a decision does to a broker, while it changes partitions."""
+    """The effect of a decision on a broker, while it changes partitions."""
 
     joining: NodeId = NO_LEADER
-    """It is unfenced."""
+    """The broker that is unfenced."""
     leaving: NodeId = NO_LEADER
-    """It is fenced, shut down or unregistered, or its directory is offline."""
+    """The broker that is fenced, shut down or unregistered, or whose directory is offline."""
     lost_its_tail: NodeId = NO_LEADER
-    """It has come back from an unclean end."""
+    """The broker that registers after an unclean shutdown."""
 
 
 NO_BROKER = BrokerChange()
 
 
 class TopicTerms(NamedTuple):
-    """What the settings of a topic make of the terms, alike for all its partitions."""
+    """The terms that come from the settings of a topic, equal for all its partitions."""
 
     min_isr: int
     election: Election
@@ -80,9 +80,9 @@ def terms_of(
     broker: BrokerChange = NO_BROKER,
     settings: TopicTerms | None = None,
 ) -> Terms:
-    """The terms of a change, with what the same decision does to a broker.
+    """The terms of a change, with the same decision's effect on a broker.
 
-    The election, unless it is given, is unclean where the topic allows it.
+    Without a given `election` it is unclean if the topic allows that.
     """
 
     def is_alive(replica: NodeId) -> bool:
@@ -117,7 +117,7 @@ Place = tuple[TopicImage, int, PartitionImage]
 
 
 def places(image: MetadataImage, concerns: Callable[[PartitionImage], bool]) -> Iterator[Place]:
-    """The partitions that something concerns, in the order of the topics' creation."""
+    """The partitions for which `concerns` is true, in the order of the topics' creation."""
     for topic in image.topics.values():
         for index, partition in topic.partitions.items():
             if concerns(partition):
@@ -134,7 +134,7 @@ def move_leaders(
     concerned: Iterator[Place],
     broker: BrokerChange = NO_BROKER,
 ) -> list[Message]:
-    """The records that take a broker out of ISRs and leaderships, or give it those that no replica has."""
+    """The records that remove a broker from ISRs and leaderships, or elect it for partitions without a leader."""
     records: list[Message] = []
     settings: dict[TopicName, TopicTerms] = {}
     for topic, index, partition in concerned:
@@ -150,7 +150,7 @@ def move_leaders(
 
 
 def change_min_isr(image: MetadataImage, changes: Iterable[ConfigRecord]) -> list[Message]:
-    """The records that go along with changed settings: another min.insync.replicas makes the ELRs meaningless (KIP-966)."""
+    """The records that follow changed settings: another min.insync.replicas makes the ELRs invalid (KIP-966)."""
     if not image.has_elr:
         return []
     return [
@@ -166,7 +166,7 @@ def change_min_isr(image: MetadataImage, changes: Iterable[ConfigRecord]) -> lis
 def elect_leaders(
     image: MetadataImage, configuration: Configuration, request: ElectLeadersRequest
 ) -> Decision[ElectLeadersResponse]:
-    """Each partition has its own result; asked for all partitions, only those are named that needed an election.
+    """Elect leaders, with a result for each partition; a request for all partitions omits those that need no election.
 
     Errors: KafkaError INVALID_REQUEST for an unknown type of election.
     """
@@ -210,10 +210,10 @@ def _find(image: MetadataImage, name: TopicName, index: int) -> tuple[TopicImage
 def elect_leader(
     image: MetadataImage, configuration: Configuration, name: TopicName, index: int
 ) -> PartitionChangeRecord:
-    """Give a partition's leadership to its preferred replica.
+    """Elect a partition's preferred replica.
 
-    Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED where it has it, PREFERRED_LEADER_NOT_AVAILABLE
-    where it may not lead and so nothing changes.
+    Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED if it leads already, PREFERRED_LEADER_NOT_AVAILABLE if it
+    may not lead.
     """
     topic, partition = _find(image, name, index)
     if partition.has_preferred_leader:
@@ -227,10 +227,10 @@ def elect_leader(
 def elect_unclean_leader(
     image: MetadataImage, configuration: Configuration, name: TopicName, index: int
 ) -> PartitionChangeRecord:
-    """Give a partition without a leader any live replica, a complete one if there is one.
+    """Elect any live replica of a partition without a leader, preferably one of the ISR or ELR.
 
-    Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED where there is a leader,
-    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is alive.
+    Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED if there is a leader, ELIGIBLE_LEADERS_NOT_AVAILABLE if
+    no replica is alive.
     """
     topic, partition = _find(image, name, index)
     if partition.leader != NO_LEADER:
@@ -255,12 +255,12 @@ def _elected(
 
 
 def balance_leaders(image: MetadataImage, configuration: Configuration) -> Decision[bool]:
-    """Elect preferred replicas wherever another leads (auto.leader.rebalance.enable); true if there may be more to do."""
+    """Elect preferred replicas for partitions with another leader (auto.leader.rebalance.enable); True if there may be more."""
     return _elect_many(image, configuration, lambda each: not each.has_preferred_leader, Election.PREFERRED)
 
 
 def elect_unclean_leaders(image: MetadataImage, configuration: Configuration) -> Decision[bool]:
-    """Elect for partitions without a leader whose topics allow unclean elections; true if there may be more to do."""
+    """Elect leaders for partitions without one whose topics allow unclean elections; True if there may be more."""
     return _elect_many(image, configuration, lambda each: each.leader == NO_LEADER, Election.UNCLEAN)
 
 

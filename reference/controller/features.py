@@ -1,10 +1,10 @@
-"""UpdateFeatures: which level of each feature the cluster has finalized (KIP-584, KIP-778).
+"""UpdateFeatures: sets the finalized level of each feature (KIP-584, KIP-778).
 
-A level is what all nodes have agreed to speak or write; 0 switches a feature off. All changes of a request are made together
-or none is. What was asked is written down also where it changes nothing, as Apache Kafka does.
+A level is the version that all nodes may use; 0 disables a feature. A request changes all its features or none. Its levels are
+recorded also if they change nothing, as in Apache Kafka.
 
-Source: org.apache.kafka.controller.FeatureControlManager; the texts are those of 4.3.1. As there, version 0's
-`allow_downgrade` counts for nothing.
+Source: org.apache.kafka.controller.FeatureControlManager; the messages are those of 4.3.1. As there, version 0's
+`allow_downgrade` is ignored.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Upgrade types; a downgrade is unsafe if it may lose metadata."""
 
 Levels = Mapping[str, tuple[int, int]]
-"""Feature -> the lowest and the highest level that a node supports; a missing one it supports as switched off."""
+"""Feature -> the lowest and the highest level that a node supports; a missing feature is supported at level 0 only."""
 
 SWITCHED_OFF = (0, 0)
 
 METADATA_CHANGES = (7, 8, 11, 13, 14, 15, 17, 23, 30)
-"""The levels of metadata.version that brought new records or fields: no downgrade goes below one of them.
+"""The levels of metadata.version with new records or fields: no downgrade may go below one of them.
 
 Source: org.apache.kafka.server.common.MetadataVersion of 4.3.1, didMetadataChange.
 """
 
 DEPENDENCIES = {(ELR_FEATURE, 1): (METADATA_FEATURE, 23)}
-"""A feature and its level: another feature, and the least level that it must have."""
+"""A feature and its level -> the feature that it depends on, and that feature's lowest level."""
 
 FAILED = "The update failed for all features since the following feature had an error: "
 
@@ -50,12 +50,12 @@ def update_features(
     static_min_isr: str,
     kraft_version: int = 0,
 ) -> Decision[UpdateFeaturesResponse]:
-    """Finalize levels; `supported` is what this controller knows, `static_min_isr` its own min.insync.replicas.
+    """Finalize levels; `supported` has this controller's ranges, `static_min_isr` is its own min.insync.replicas.
 
-    Of a feature that is named twice the last one counts. kraft.version has its present level from the quorum, which also writes
-    it down (`raised_kraft_version`).
+    If a feature occurs twice, the last one counts. The present level of kraft.version comes from the quorum, which also records
+    a new one (`raised_kraft_version`).
 
-    A refusal is an answer with INVALID_UPDATE_VERSION and the reason at the top.
+    A refusal is a response with INVALID_UPDATE_VERSION and the reason at its top level.
     """
     updates = {update.feature: update for update in request.feature_updates}
     levels = {**image.features, VOTERS_FEATURE: kraft_version}
@@ -81,12 +81,12 @@ def update_features(
 
 
 def refused(error: KafkaError) -> UpdateFeaturesResponse:
-    """The response that one feature's error makes for all."""
+    """The response to a request in which one feature has an error."""
     return UpdateFeaturesResponse(error_code=error.code, error_message=f"{FAILED}{error.message}")
 
 
 def raised_kraft_version(request: UpdateFeaturesRequest) -> int | None:
-    """The level that kraft.version is to be raised to; None where the request does not name it as an upgrade."""
+    """The requested level of kraft.version; None if the request has no upgrade of it."""
     found = [
         each.max_version_level
         for each in request.feature_updates
@@ -96,7 +96,7 @@ def raised_kraft_version(request: UpdateFeaturesRequest) -> int | None:
 
 
 def _check_dependency(name: str, level: int, proposed: Mapping[str, int]) -> None:
-    """Errors: KafkaError INVALID_UPDATE_VERSION."""
+    """Check that the feature's dependency has its level. Errors: KafkaError INVALID_UPDATE_VERSION."""
     needed, least = DEPENDENCIES.get((name, level), (name, level))
     if proposed.get(needed, 0) < least:
         text = f"{name} could not be set to {level} because it depends on {needed} level {least}"
@@ -110,7 +110,7 @@ def _check(
     supported: Levels,
     levels: Mapping[str, int],
 ) -> None:
-    """Errors: KafkaError INVALID_UPDATE_VERSION."""
+    """Check one update by itself. Errors: KafkaError INVALID_UPDATE_VERSION."""
     name, level, kind = update.feature, update.max_version_level, update.upgrade_type
     if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(name, level, "The controller does not support the given upgrade type.")
@@ -150,7 +150,7 @@ def _check_supported(who: str, name: str, level: int, supported: Levels) -> None
 
 
 def _metadata_downgrade(current: int, level: int, kind: int) -> KafkaError:
-    """Some records of the present level mean nothing at the lower one, and none is rewritten."""
+    """The refusal of a downgrade: some present records are invalid at the lower level, and no records are rewritten."""
     reason = (
         "Unsafe metadata downgrade is not supported in this version."
         if kind == UNSAFE_DOWNGRADE

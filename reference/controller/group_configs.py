@@ -1,7 +1,7 @@
-"""A consumer group's own settings (KIP-848); where it has none, the broker's setting counts.
+"""A consumer group's own settings (KIP-848), which override the broker's.
 
-Groups need not exist to be configured. Of the names that Apache Kafka 4.3.1 knows, those of share groups and Streams are
-not among these. Source: org.apache.kafka.coordinator.group.GroupConfig.
+A group need not exist to be configured. The names that Apache Kafka 4.3.1 has for share groups and Streams groups are not
+supported. Source: org.apache.kafka.coordinator.group.GroupConfig.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUP: dict[str, Definition] = {
 
 
 def check_bounds(configs: Mapping[str, str], broker: Callable[[str], int]) -> None:
-    """What a group sets must be within what the broker allows groups to set, and sessions outlast heartbeats.
+    """Check a group's settings against the broker's bounds, and that the session timeout exceeds the heartbeat interval.
 
     Errors: KafkaError INVALID_CONFIG.
     """

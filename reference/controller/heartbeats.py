@@ -1,6 +1,6 @@
-"""Broker sessions: the last heartbeat of each broker, how far it has replayed, and the answers to heartbeats.
+"""Broker sessions: each broker's last heartbeat, its replayed offset, and the responses to heartbeats.
 
-None of this is metadata: a new controller begins without it, and gives every broker that is not fenced a session.
+None of this is metadata: a new controller begins without it, and starts a session for every unfenced broker.
 Source: KIP-631; org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTracker and ReplicationControlManager.
 """
 
@@ -25,10 +25,10 @@ from reference.protocol.messages.broker_registration_change_record import Broker
 from reference.protocol.primitives import NO_OFFSET, BrokerEpoch, NodeId, Offset, TimestampMs
 
 NOTHING_REPLAYED = NO_OFFSET
-"""How far a broker is that has not said so since its registration has changed: as Kafka, its next heartbeat is waited for."""
+"""The replayed offset of a broker without a heartbeat since its registration last changed; as in Kafka, the next one sets it."""
 
 Incarnation = tuple[NodeId, int]
-"""A broker and its epoch: one that comes back has another epoch."""
+"""A broker and its epoch; a restarted broker has another epoch."""
 
 
 class BrokerState(Enum):
@@ -51,7 +51,7 @@ def next_state(
     leads: bool,
     is_known_to_have_left: bool,
 ) -> BrokerState:
-    """What a broker becomes by its heartbeat (BrokerHeartbeatManager.calculateNextBrokerState).
+    """The state of a broker after a heartbeat (BrokerHeartbeatManager.calculateNextBrokerState).
 
     post: __return__ is not BrokerState.UNFENCED or not wants_shutdown
     post: state is not BrokerState.FENCED or __return__ is not BrokerState.UNFENCED or is_caught_up
@@ -70,31 +70,31 @@ def next_state(
 
 
 class Heartbeats:
-    """The broker sessions that the active controller keeps. Times are monotone milliseconds."""
+    """The broker sessions of the active controller. Times are monotonic milliseconds."""
 
     def __init__(self, session_timeout_ms: int, image: MetadataImage, now: TimestampMs) -> None:
-        """For a new active controller: a broker that the image has unfenced gets a whole session from now on."""
+        """Begin on a new active controller: each broker that is unfenced in the image gets a full session from now on."""
         self.session_timeout_ms = session_timeout_ms
         self._received: dict[Incarnation, TimestampMs] = {
             (each.id, each.epoch): now for each in image.brokers.values() if not each.fenced
         }
         self._extended: dict[Incarnation, int] = {}
-        """By how much each session was extended since its last heartbeat."""
+        """The time by which each session was extended since its last heartbeat."""
         self._replayed: dict[Incarnation, Offset] = {}
         self._shutdown_offsets: dict[Incarnation, Offset] = {}
 
     def receive(self, image: MetadataImage, broker: NodeId, epoch: BrokerEpoch, now: TimestampMs) -> None:
-        """A heartbeat has come, whatever it says; to be called before it waits for anything. Strangers are not noted."""
+        """Renew a session on arrival of a heartbeat, before it waits for anything. Unregistered brokers are ignored."""
         found = image.brokers.get(broker)
         if found is not None and found.epoch == epoch:
             self._received[broker, epoch] = now
             self._extended.pop((broker, epoch), None)
 
     def extend(self, ms: int) -> None:
-        """No heartbeat could be received for so long: no session ends because of it.
+        """Extend all sessions by a time in which no heartbeat could be received.
 
-        After a heartbeat once, and else by no more than a session's time: a controller that is busy all the time fences who is
-        silent, later.
+        The first extension after a heartbeat is unlimited; later ones raise the total to at most one session timeout. So an always
+        busy controller still fences silent brokers, but later.
         """
         for incarnation in self._received:
             extended = self._extended.get(incarnation, 0)
@@ -103,12 +103,12 @@ class Heartbeats:
             self._extended[incarnation] = extended + more
 
     def has_session(self, image: MetadataImage, broker: NodeId, now: TimestampMs) -> bool:
-        """Whether the incarnation that is registered was in contact within its session's time."""
+        """Whether the registered incarnation sent a heartbeat within its session timeout."""
         found = image.brokers.get(broker)
         return found is not None and not self._is_overdue((broker, found.epoch), now)
 
     def next_deadline(self) -> TimestampMs | None:
-        """When to look for overdue sessions; None where none is kept."""
+        """The time to check for expired sessions; None without sessions."""
         return min(self._received.values()) + self.session_timeout_ms + 1 if self._received else None
 
     def _is_overdue(self, incarnation: Incarnation, now: TimestampMs) -> bool:
@@ -116,10 +116,10 @@ class Heartbeats:
         return received_at is None or received_at + self.session_timeout_ms < now
 
     def overdue(self, image: MetadataImage, now: TimestampMs) -> NodeId | None:
-        """One broker to be fenced for its silence, forgotten here; None when there is none left.
+        """Remove and return one broker whose session has expired; None if there is none left.
 
-        One at a time, so that each is judged by an image in which those before it are fenced. It may be fenced already:
-        then there is mostly nothing to write.
+        The caller fences one broker at a time, so that each decision is made on an image in which earlier ones are fenced. A
+        broker that is fenced already mostly needs no record.
         """
         for incarnation in [each for each in self._received if self._is_overdue(each, now)]:
             self._forget(incarnation)
@@ -141,10 +141,10 @@ class Heartbeats:
         request: BrokerHeartbeatRequest,
         offset: Offset,
     ) -> Decision[BrokerHeartbeatResponse]:
-        """Answer a heartbeat that was received, and change the broker's state accordingly.
+        """Answer a received heartbeat, and change the broker's state by it.
 
-        `offset` is the one that the first of the records will have: a broker that asked leave to stop waits until the
-        others have replayed the last of them.
+        `offset` is that of the first record: a broker that requested a shutdown waits until the other brokers have replayed the
+        last record.
         Errors: KafkaError STALE_BROKER_EPOCH.
         """
         broker = check_broker_epoch(image, request.broker_id, request.broker_epoch)
@@ -179,7 +179,7 @@ class Heartbeats:
         return BrokerState.CONTROLLED_SHUTDOWN if is_stopping else BrokerState.UNFENCED
 
     def _is_known_to_have_left(self, image: MetadataImage, broker: BrokerImage) -> bool:
-        """Whether all that serve have replayed the records by which others lead; with no node left, no node needs to."""
+        """Whether all unfenced brokers have replayed the records of the broker's shutdown; True if there is none."""
         left_at = self._shutdown_offsets.get((broker.id, broker.epoch), NOTHING_REPLAYED)
         return all(
             self._replayed.get((each.id, each.epoch), NOTHING_REPLAYED) >= left_at
@@ -202,4 +202,4 @@ _STEPS = {
     BrokerState.CONTROLLED_SHUTDOWN: controlled_shutdown,
     BrokerState.SHUTDOWN_NOW: fence_broker,
 }
-"""What a change of state writes."""
+"""The function that writes the records of each new state."""

@@ -1,7 +1,7 @@
-"""The cluster's metadata as one value: what replaying the records of `__cluster_metadata` makes of them.
+"""The cluster's metadata as one value: the result of replaying the records of `__cluster_metadata`.
 
-Every node holds an image; nothing changes it but `apply`, one record at a time, in the order of the log. So two nodes
-that replayed the same offset hold the same image.
+Every node has an image. Only `apply` changes it, one record at a time, in the order of the log. So two nodes that have replayed
+the same offset have the same image.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ from reference.quotas.table import QuotaTable
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
-"""Types of configuration resources, as the wire numbers them (org.apache.kafka.common.config.ConfigResource)."""
+"""Types of configuration resources, by their numbers in the protocol (org.apache.kafka.common.config.ConfigResource)."""
 
 FIRST_PRODUCER_ID = ProducerId(0)
 NO_LEADER = NO_NODE
 NO_LEADER_CHANGE = NodeId(-2)
 
 RECOVERED, RECOVERING = range(2)
-"""Leader recovery states: a leader that was elected uncleanly is recovering until it says otherwise (KIP-704)."""
+"""Leader recovery states: an uncleanly elected leader is recovering until it reports that it has recovered (KIP-704)."""
 
 NO_RECOVERY_CHANGE = -1
 
 ELR_FEATURE = "eligible.leader.replicas.version"
-"""From its level 1 on the controller keeps eligible leader replicas (KIP-966)."""
+"""Since its level 1 the controller keeps eligible leader replicas (KIP-966)."""
 
 
 @dataclass(slots=True)
 class PartitionImage:
-    """One partition as the controller knows it; `directories` go along with `replicas`, place by place."""
+    """One partition in the metadata; `directories` has one entry per entry of `replicas`."""
 
     replicas: list[NodeId]
     isr: list[NodeId]
@@ -88,16 +88,17 @@ class PartitionImage:
         return self.leader == self.replicas[0]
 
     def directory_of(self, replica: NodeId) -> DirectoryId | None:
-        """Where a replica lies on its broker; None for a broker that has none."""
+        """The directory of a replica on its broker; None for a broker without a replica."""
         for id, directory in zip(self.replicas, self.directories, strict=True):
             if id == replica:
                 return directory
         return None
 
     def after(self, record: PartitionChangeRecord) -> PartitionImage:
-        """The partition that a change makes of this one.
+        """The partition after a change.
 
-        Null means unchanged. Every change is a new partition epoch, and a new leader epoch where it names a leader, also
+        In the record null means unchanged. Every change has a new partition epoch, and a new leader epoch if it names a leader,
+        also
         the same one (org.apache.kafka.metadata.PartitionRegistration.merge).
         """
         changed = {name: value for name, value in _changes(record).items() if value is not None}
@@ -124,7 +125,7 @@ def _changes(record: PartitionChangeRecord) -> dict[str, Any]:
 
 
 def _directories(directories: list[DirectoryId], replicas: list[NodeId]) -> list[DirectoryId]:
-    """Those of the replicas; where a record names none, they were placed before directories had ids."""
+    """The directories of the replicas; MIGRATING for all of them if the record has no ids."""
     return directories if any(each != MIGRATING for each in directories) else [MIGRATING] * len(replicas)
 
 
@@ -141,7 +142,7 @@ class Endpoint:
     host: str
     port: int
     protocol: int = 0
-    """Of the listener; 0 is PLAINTEXT (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+    """The security protocol; 0 is PLAINTEXT (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
 
 @dataclass(slots=True)
@@ -156,22 +157,23 @@ class BrokerImage:
     in_controlled_shutdown: bool
     registration: RegisterBrokerRecord
     registered_at: Offset = FIRST_OFFSET
-    """Offset of the newest registration record: a broker that amends its registration keeps its epoch."""
+    """Offset of the newest registration record: an updated registration of the same incarnation keeps its epoch."""
     directories: list[DirectoryId] = field(default_factory=list[DirectoryId])
-    """Its directories that work."""
+    """Its online directories."""
     cordoned_directories: list[DirectoryId] | None = None
-    """Its directories that take no new replicas (KIP-1066); None where it has never said."""
+    """Its directories that take no new replicas (KIP-1066); None if it has never reported them."""
 
     @property
     def is_active(self) -> bool:
-        """Neither fenced nor about to stop: it may lead and be in sync."""
+        """Neither fenced nor in controlled shutdown: the broker may lead and be in an ISR."""
         return not (self.fenced or self.in_controlled_shutdown)
 
     def has_online(self, directory: DirectoryId) -> bool:
         return is_online(directory, self.directories)
 
     def directory_for_new_replica(self) -> DirectoryId:
-        """The directory of a replica that the broker has not placed itself: the only one, or the broker's own choice."""
+        """The directory for a new replica: the only one, or UNASSIGNED if the broker will choose; MIGRATING without
+        directories."""
         if not self.directories:
             return MIGRATING
         return self.directories[0] if len(self.directories) == 1 else UNASSIGNED
@@ -191,18 +193,18 @@ class MetadataImage:
     acls: AclTable = field(default_factory=AclTable)
     quotas: QuotaTable = field(default_factory=QuotaTable)
     carried: Carried = field(default_factory=Carried)
-    """Records that are kept as they are: for others, and those of quotas and credentials for snapshots."""
+    """Records that are kept as records, for this node and for its snapshots; see `reference.controller.carried`."""
     open_transaction: Offset | None = None
-    """Where a transaction of the metadata log begins that has not ended; nothing from there on is part of the image."""
+    """The start of an open transaction in the metadata log; records from there on are not in the image."""
 
     is_beside_zookeeper: bool = False
-    """Whether ZooKeeper coordinates the cluster. A broker that is down is not registered then: a new topic may be given to it all
-    the same. A reassignment ends when all of its target replicas are in sync; else when those that it adds are."""
+    """Whether ZooKeeper coordinates the cluster. There a broker that is down is not registered, but may get replicas of a new
+    topic. A reassignment ends when all target replicas are in sync; in KRaft when the added ones are."""
 
     def apply(self, record: Message, offset: Offset | None = None) -> None:
         """Replay one record. Records that carry no state (no-op) change nothing.
 
-        `offset` is the record's own; who does not give it takes a broker's epoch for that of its registration.
+        `offset` is the record's own; without it `registered_at` is set to the broker's epoch.
         """
         replay = _REPLAY.get(type(record))
         if replay is not None:
@@ -213,7 +215,7 @@ class MetadataImage:
             self.brokers[record.broker_id].registered_at = Offset(record.broker_epoch) if offset is None else offset
 
     def clear(self) -> None:
-        """Forget everything: a snapshot takes the place of what was replayed."""
+        """Reset the image, before a snapshot replaces it."""
         for table in (
             self.topics,
             self.topics_by_id,
@@ -255,7 +257,7 @@ class MetadataImage:
 
     @property
     def metadata_level(self) -> int:
-        """The finalized metadata.version; the newest before there is one, for a new cluster writes it first."""
+        """The finalized metadata.version; before its first record, with which a new cluster begins, the newest."""
         return self.features.get("metadata.version", NEWEST_LEVEL)
 
     @property
@@ -264,7 +266,7 @@ class MetadataImage:
         return self.features.get(ELR_FEATURE, 0) >= 1
 
     def topic_config(self, topic: TopicName) -> dict[str, str]:
-        """What was set for the topic itself; defaults are not among it."""
+        """The topic's own settings, without defaults."""
         return self.configs.get((TOPIC_RESOURCE, topic), {})
 
 
@@ -300,7 +302,7 @@ def _partition_change(image: MetadataImage, record: PartitionChangeRecord) -> No
 
 
 def _clear_elr(image: MetadataImage, record: ClearElrRecord) -> None:
-    """Of one topic, or, where it names none, of all: a new min.insync.replicas makes them meaningless."""
+    """Clear the ELR of one topic, or of all if the record names none: a new min.insync.replicas makes it invalid."""
     for topic in [image.topics[record.topic_name]] if record.topic_name else [*image.topics.values()]:
         for index, partition in topic.partitions.items():
             if partition.eligible_leader_replicas or partition.last_known_elr:
@@ -343,7 +345,7 @@ def _unfence_broker(image: MetadataImage, record: UnfenceBrokerRecord) -> None:
 
 
 def _broker_registration_change(image: MetadataImage, record: BrokerRegistrationChangeRecord) -> None:
-    """`fenced` is 1 to fence, -1 to unfence, 0 to leave; `in_controlled_shutdown` is 1 to begin; no directories: as before."""
+    """Change a registration: `fenced` is 1 to fence, -1 to unfence, 0 for no change; no `log_dirs` means no change."""
     broker = image.brokers[record.broker_id]
     if record.fenced != 0:
         broker.fenced = record.fenced > 0
@@ -397,4 +399,4 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], None]] = cast(
         ProducerIdsRecord: _producer_ids,
     },
 )
-"""What each record changes; the table is also the list of the records that carry state here."""
+"""The handler of each record type; the image stores no state of any other type, except in `carried`."""

@@ -1,4 +1,4 @@
-"""What an image amounts to as records: the content of a snapshot.
+"""Writes an image as records: the content of a snapshot.
 
 Source: KIP-630; org.apache.kafka.image.MetadataImage.write, whose order this follows.
 """
@@ -19,7 +19,7 @@ from reference.protocol.schema import Message
 
 
 def image_records(image: MetadataImage) -> Iterator[Message]:
-    """The records that make this image of an empty one; the metadata's own version comes first."""
+    """The records that turn an empty image into this one, with metadata.version first."""
     for name, level in sorted(image.features.items(), key=lambda each: (each[0] != METADATA_FEATURE, each)):
         yield FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.brokers.values():
@@ -55,7 +55,7 @@ def _broker(broker: BrokerImage) -> RegisterBrokerRecord:
 
 
 def partition_as_record(topic: TopicImage, index: int, partition: PartitionImage) -> PartitionRecord:
-    """The whole of a partition; lists for eligible leaders are left out where they are empty."""
+    """The whole state of a partition; the ELR lists are null if they are empty."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic.id,

@@ -84,7 +84,7 @@ def members(proposal: Proposal) -> list[Member]:
 
 
 def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, proposal: Proposal) -> None:
-    """Check a proposal; the first error counts.
+    """Check a proposal; the first error is raised.
 
     Errors, in this order: KafkaError NOT_CONTROLLER for epochs above those of this controller's image (a newer controller
     wrote them); FENCED_LEADER_EPOCH; INVALID_REQUEST from a broker that does not lead; INVALID_UPDATE_VERSION for an older
@@ -107,7 +107,7 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
 
 
 def _judge_epochs(leader: NodeId, partition: PartitionImage, proposal: Proposal) -> None:
-    # First: the higher epochs come from a newer controller, which the leader is to ask.
+    # The epochs first: higher ones come from a newer controller, which the leader must then use.
     if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     if proposal.leader_epoch < partition.leader_epoch:

@@ -1,4 +1,4 @@
-"""Which replica may lead, which stays eligible, and when a change begins a leader epoch: rules over plain values.
+"""Whether a replica may lead, is in the ELR, and a change begins a leader epoch: rules over plain values.
 
 Source: KIP-841, KIP-966; org.apache.kafka.controller.PartitionChangeBuilder.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 def may_be_elected(is_alive: bool, is_in_isr: bool, is_isr_empty: bool, is_eligible: bool) -> bool:
-    """Whether a replica may lead without a loss: a live member of the ISR, or, where that is empty, of the ELR.
+    """Whether a replica may lead without data loss: a live member of the ISR, or, if that is empty, of the ELR.
 
     pre: not (is_in_isr and is_isr_empty)
     post: not __return__ or is_alive
@@ -28,10 +28,10 @@ def stays_eligible(
 ) -> bool:
     """Whether a replica outside of the new ISR is in the new ELR.
 
-    While the ISR is smaller than min.insync.replicas the high watermark does not advance: a replica that leaves the ISR then
-    has all that is committed, unless it may have lost its tail. A replica dropped by a reassignment leaves the ELR: it does
-    not get what is committed later, with the smaller min.insync.replicas of fewer replicas. A known deviation: Kafka 4.3
-    keeps it in the ELR, and may elect it, without those records, when another reassignment brings it back.
+    While the ISR is smaller than min.insync.replicas the high watermark does not advance. So a replica that leaves the ISR then
+    has all committed records, unless it may have lost the end of its log. A replica dropped by a reassignment leaves the ELR.
+    It does not get records that are committed later, with the smaller min.insync.replicas of fewer replicas. A known deviation:
+    Kafka 4.3 keeps it in the ELR, and may elect it, without those records, when another reassignment adds it again.
 
     pre: isr_size >= 0 and min_isr >= 1
     post: not (__return__ and is_in_isr)
@@ -45,9 +45,9 @@ def stays_eligible(
 
 
 def begins_leader_epoch(names_leader: bool, drops_replica: bool) -> bool:
-    """Whether a change is a new leader epoch: a leader was elected, or a replica is taken away from the partition.
+    """Whether a change begins a leader epoch: a leader was elected, or a replica is removed from the partition.
 
-    A smaller ISR alone is none: only before metadata.version 3.6 it was.
+    A smaller ISR alone does not; it did before metadata.version 3.6.
 
     post: __return__ or not names_leader
     """

@@ -1,6 +1,6 @@
-"""The log of the cluster's metadata: records of `__cluster_metadata`, appended by the active controller, replayed by all.
+"""The cluster's metadata log: records of `__cluster_metadata`, which the active controller appends and every node replays.
 
-With one voter what is flushed is committed. Records of one decision go into one batch, so that they become true together.
+With one voter every flushed record is committed. The records of a decision are one batch, so that they commit together.
 Source: KIP-500, KIP-595, KIP-631.
 """
 
@@ -40,9 +40,9 @@ class MetadataLog:
         granting: Sequence[NodeId] | None = None,
         more: Sequence[tuple[ControlType, Message]] = (),
     ) -> None:
-        """The first record of a leader's epoch says who leads, and who voted for it (all if not given; KIP-595).
+        """Append the first record of a leader's epoch: the leader, and the voters that elected it (all if None; KIP-595).
 
-        `more` are control records that come with it. Errors: StorageError, and nothing was appended.
+        `more` has control records for the same batch. Errors: StorageError; then nothing was appended.
         """
         message = LeaderChangeMessage(
             leader_id=leader,
@@ -56,7 +56,7 @@ class MetadataLog:
     def append_control(
         self, records: Sequence[tuple[ControlType, Message]], epoch: LeaderEpoch, now: TimestampMs
     ) -> Offset:
-        """Append control records durably, in one batch; gives the offset of the first. Errors: StorageError."""
+        """Append control records durably, in one batch; return the offset of the first. Errors: StorageError."""
         batch = build(
             [
                 Record(Offset(index), now, control_key(kind), encode(message, 0))
@@ -69,9 +69,9 @@ class MetadataLog:
     def append(
         self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs, level: int = NEWEST_LEVEL
     ) -> Offset:
-        """Append records durably, for nodes at a level of metadata.version; gives the offset of the first.
+        """Append records durably, for nodes at a level of metadata.version; return the offset of the first.
 
-        Errors: StorageError, and nothing was appended; more than MAX_RECORDS_IN_BATCH are a mistake of ours.
+        Errors: StorageError; then nothing was appended. The caller must not pass more than MAX_RECORDS_IN_BATCH.
         """
         assert 0 < len(records) <= MAX_RECORDS_IN_BATCH
         batch = build(
@@ -88,7 +88,7 @@ class MetadataLog:
             info = self.log.append_as_leader(batch, epoch, now, Origin.RAFT_LEADER)
             self.log.flush()
         except StorageError:
-            # What is not durable must not be counted, and the epoch that the failed write noted must not be believed.
+            # Records that are not durable must not count, and the epoch of the failed write must not be kept.
             self.log.truncate_to(end)
             raise
         return info
@@ -101,9 +101,9 @@ class MetadataLog:
                     yield record.offset, record
 
     def replay(self, start: Offset, end: Offset | None = None) -> Iterator[tuple[Offset, Message]]:
-        """The records from an offset on, with their offsets, below `end` (the log's end if None).
+        """The records from an offset up to `end` (the log end offset if None), with their offsets.
 
-        Control records are left out.
+        Control records are omitted.
         Errors: CorruptFile that names the log and the offset; OffsetOutOfRange below the log's start; StorageError.
         """
         bound = self.log.log_end_offset if end is None else end
@@ -114,7 +114,7 @@ class MetadataLog:
                 raise self._corrupt(batch.header.base_offset, error) from error
 
     def _batches(self, start: Offset, bound: Offset) -> Iterator[Batch]:
-        """The whole batches that hold the offsets from `start` up to `bound`. Errors: as `replay`."""
+        """The whole batches with the offsets from `start` up to `bound`. Errors: as `replay`."""
         offset = start
         try:
             while offset < bound:
@@ -145,7 +145,7 @@ class MetadataLog:
 
 
 def _records_of(batch: Batch, start: Offset, bound: Offset) -> Iterator[tuple[Offset, Message]]:
-    """The metadata records of a batch. Errors: RecordsError, CodecError."""
+    """The metadata records of a batch in a range of offsets. Errors: RecordsError, CodecError."""
     check_crc(batch.data, batch.header)
     if batch.header.is_control:
         return

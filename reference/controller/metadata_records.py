@@ -1,4 +1,4 @@
-"""How a metadata record lies in the `__cluster_metadata` log: a frame version, its type, its version, its fields.
+"""The encoding of a metadata record in `__cluster_metadata`: a frame version, its type, its version, its fields.
 
 Source: KIP-631; org.apache.kafka.server.common.serialization.AbstractApiMessageSerde.
 """
@@ -46,7 +46,7 @@ RECORDS: dict[int, type[Message]] = {
     )
     if table is not UnknownRecord
 }  # fmt: skip
-"""Metadata records that this node can read, by their type."""
+"""The metadata records that this node can decode, by type."""
 
 
 NEWEST_LEVEL = 30
@@ -58,11 +58,11 @@ FIRST_LEVELS: dict[type[Message], tuple[int, ...]] = {
     PartitionRecord: (0, 17, 23),
     PartitionChangeRecord: (0, 17, 23),
 }
-"""The level of metadata.version from which on each version of a record is written. Source: MetadataVersion.java."""
+"""The first level of metadata.version at which each version of a record is written. Source: MetadataVersion.java."""
 
 
 def encode_metadata_record(record: Message, level: int = NEWEST_LEVEL) -> bytes:
-    """The value of one record of the metadata log, in the newest version that nodes at this metadata.version read."""
+    """The value of one metadata record, in the newest version that nodes at this metadata.version can decode."""
     if isinstance(record, UnknownRecord):
         return record.value
     version = record.VERSIONS.highest
@@ -72,9 +72,9 @@ def encode_metadata_record(record: Message, level: int = NEWEST_LEVEL) -> bytes:
 
 
 def decode_metadata_record(value: Buffer) -> Message:
-    """Read the value of one record; an `UnknownRecord` for a type that this node cannot read.
+    """The record of a value; an `UnknownRecord` if this node does not know the type.
 
-    Errors: CodecError when the bytes are no metadata record.
+    Errors: CodecError if the bytes are no metadata record.
     """
     view = memoryview(value)
     try:

@@ -1,7 +1,7 @@
-"""Transactions of the metadata log: many records that become true together, in several batches (KIP-868).
+"""Transactions of the metadata log: records in several batches that take effect together (KIP-868).
 
-Only controllers of Apache Kafka begin them, for what a new cluster begins with and for migrations. A controller that takes
-over an open one aborts it.
+Only Apache Kafka's controllers begin them: for the first records of a new cluster, and for migrations. A new active controller
+aborts an open one.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from reference.protocol.schema import Message
 
 
 class SettledRecords:
-    """The records of a piece of the log, in order, without those of aborted transactions and of one that is open at its end."""
+    """The records of a part of the log, in order, without those of aborted transactions and of a transaction that is open at
+    its end."""
 
     def __init__(self, records: Iterable[tuple[Offset, Message]]) -> None:
         self._records = records
         self.open_since: Offset | None = None
-        """Where the transaction begins that is open at the end: the metadata is replayed up to there."""
+        """The start of the transaction that is open at the end; only records below it are yielded."""
 
     def __iter__(self) -> Iterator[tuple[Offset, Message]]:
         held: list[tuple[Offset, Message]] = []

@@ -1,7 +1,7 @@
-"""From a partition as it is and as it shall be to the one record between them.
+"""Computes the record that changes a partition to a target state.
 
-Every decision about a partition comes through here: a change of its ISR, its replicas or its brokers' state brings the
-election, the eligible leader replicas and the end of a reassignment that follow from it in the same record.
+Every decision about a partition uses this. A change of its ISR, replicas or brokers may require an election, a new ELR, or the
+end of a reassignment; the same record has them.
 Source: KIP-631, KIP-841, KIP-858, KIP-966; org.apache.kafka.controller.PartitionChangeBuilder.
 """
 
@@ -33,25 +33,25 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a change is decided by, beside the partition."""
+    """The conditions of a change, besides the partition."""
 
     min_isr: int
     """The topic's min.insync.replicas, at most its number of replicas."""
     has_elr: bool
-    """Whether eligible leader replicas are kept."""
+    """Whether the cluster has eligible leader replicas."""
     is_alive: Callable[[NodeId], bool]
-    """Whether a replica's broker and directory work, as the change leaves them."""
+    """Whether a replica's broker and directory are available after the change."""
     directory_for_new_replica: Callable[[NodeId], DirectoryId]
     election: Election = Election.ONLINE
     lost_its_tail: NodeId = NO_LEADER
-    """The broker that came back from an unclean end; -1 for none."""
+    """The broker that came back from an unclean shutdown; -1 for none."""
     needs_whole_target: bool = False
-    """Whether a reassignment ends only when all of its target replicas are in sync, as beside a ZooKeeper."""
+    """Whether a reassignment ends only when all of its target replicas are in sync, as in a cluster with ZooKeeper."""
 
 
 @dataclass(slots=True)
 class Target:
-    """The partition as it shall be; `directories` are those of the replicas that have one."""
+    """The wanted state of the partition; `directories` has the known directories of replicas."""
 
     isr: list[NodeId]
     replicas: list[NodeId]
@@ -63,7 +63,7 @@ class Target:
 
     @staticmethod
     def unchanged(partition: PartitionImage) -> Target:
-        """The partition as it is, to be altered."""
+        """The present state, for the caller to change."""
         return Target(
             isr=partition.isr,
             replicas=partition.replicas,
@@ -83,15 +83,15 @@ class Elected(NamedTuple):
 def change_partition(
     topic: TopicId, index: int, partition: PartitionImage, target: Target, terms: Terms
 ) -> PartitionChangeRecord | None:
-    """The record that makes `target` of `partition`, with what follows from it; None where nothing changes.
+    """The record that changes `partition` to `target`, with the changes that follow; None if nothing changes.
 
-    `target` is used up: it becomes what was decided.
+    `target` is modified: it becomes the decided state.
     """
     record = PartitionChangeRecord(topic_id=topic, partition_id=index)
     _complete_reassignment(target, terms)
     if terms.has_elr:
         target.eligible_leader_replicas = _eligible_after(partition, target, terms)
-    # Before the ISR and the eligible replicas are written: the election goes by both, and changes both.
+    # Before ISR and ELR are written: the election depends on both, and changes both.
     _elect(record, partition, target, terms)
     _begin_leader_epoch(record, partition, target)
     _write_eligible(record, partition, target, terms)
@@ -105,10 +105,10 @@ def change_partition(
 
 
 def _complete_reassignment(target: Target, terms: Terms) -> None:
-    """Once all that come are in sync, those that go are dropped (KIP-455).
+    """End a reassignment if all adding replicas are in sync: drop the removing ones (KIP-455).
 
-    Where fewer come than go, all that stay must be in sync too: the partition gets by with fewer replicas from then on. Beside a
-    ZooKeeper they always must (KafkaController.isReassignmentComplete of Apache Kafka 3.9.2).
+    With fewer adding than removing replicas the kept ones must be in sync too, because the partition then has fewer replicas.
+    With ZooKeeper they always must (KafkaController.isReassignmentComplete of Apache Kafka 3.9.2).
     """
     adding, removing = target.adding_replicas, target.removing_replicas
     isr = [each for each in target.isr if each not in removing]
@@ -116,7 +116,7 @@ def _complete_reassignment(target: Target, terms: Terms) -> None:
     leaves_no_replica = bool(removing) and not (isr and replicas)
     is_enough = len(adding) >= len(removing) and not terms.needs_whole_target
     needed = adding if is_enough else [*adding, *replicas]
-    # Not before all that come are in sync: those that go may be the only ones that have the records.
+    # Not earlier: the removing replicas may be the only ones with the records.
     if (adding or removing) and not leaves_no_replica and {*needed} <= {*isr}:
         target.isr, target.replicas = isr, replicas
         target.removing_replicas, target.adding_replicas = [], []
@@ -139,7 +139,7 @@ def _eligible_after(partition: PartitionImage, target: Target, terms: Terms) -> 
 
 
 def _choose(partition: PartitionImage, target: Target, terms: Terms) -> Elected:
-    """The first replica, in the order of the election, that may lead; -1 where none may."""
+    """The first replica, in the order of the election, that may lead; -1 if none may."""
     preferred = target.replicas[:1] if terms.election is Election.PREFERRED else []
     for each in (*preferred, partition.leader, *target.replicas):
         is_in_isr, is_eligible = each in target.isr, each in target.eligible_leader_replicas
@@ -153,7 +153,8 @@ def _choose(partition: PartitionImage, target: Target, terms: Terms) -> Elected:
 
 
 def _may_elect_last_leader(partition: PartitionImage, target: Target, terms: Terms) -> bool:
-    """All in ISR and ELR lost their tails: of all the last leader lost the least, so it leads without being asked for."""
+    """Whether the last leader may lead although ISR and ELR are empty: all their members lost their tails, and it lost the
+    least."""
     if not terms.has_elr or target.isr or target.eligible_leader_replicas:
         return False
     return len(partition.last_known_elr) == 1 and terms.is_alive(partition.last_known_elr[0])
@@ -164,7 +165,7 @@ def _elect(record: PartitionChangeRecord, partition: PartitionImage, target: Tar
     if leader == partition.leader:
         return
     record.leader = leader
-    # It begins with an ISR of its own: of no other replica is it known that it is in sync.
+    # The leader begins with an ISR of its own: no other replica is known to be in sync.
     if leader in target.eligible_leader_replicas:
         target.isr = [leader]
         target.eligible_leader_replicas = [each for each in target.eligible_leader_replicas if each != leader]
@@ -175,7 +176,7 @@ def _elect(record: PartitionChangeRecord, partition: PartitionImage, target: Tar
 
 
 def _begin_leader_epoch(record: PartitionChangeRecord, partition: PartitionImage, target: Target) -> None:
-    """A leader that stays is named again where a replica goes, so that its followers' epoch is fenced."""
+    """Name a leader that stays if a replica is dropped: that begins a leader epoch, which fences the dropped follower."""
     names_leader = record.leader != NO_LEADER_CHANGE
     drops_replica = not set(partition.replicas) <= set(target.replicas)
     if begins_leader_epoch(names_leader, drops_replica) and not names_leader:
@@ -183,7 +184,7 @@ def _begin_leader_epoch(record: PartitionChangeRecord, partition: PartitionImage
 
 
 def _write_eligible(record: PartitionChangeRecord, partition: PartitionImage, target: Target, terms: Terms) -> None:
-    """An unclean election, known by the ISR that it wrote, leaves no node eligible."""
+    """Write the ELR. An unclean election, recognized by the ISR that it wrote, empties it."""
     if record.isr is not None or not terms.has_elr:
         target.eligible_leader_replicas = []
     if target.eligible_leader_replicas != partition.eligible_leader_replicas:
@@ -191,14 +192,14 @@ def _write_eligible(record: PartitionChangeRecord, partition: PartitionImage, ta
 
 
 def _write_isr(record: PartitionChangeRecord, partition: PartitionImage, target: Target, terms: Terms) -> None:
-    """Without eligible leader replicas the last member stays in the ISR: who else was complete would be forgotten."""
+    """Write the ISR. Without the ELR the last member stays in the ISR: otherwise no record would have a complete replica."""
     may_be_written = bool(target.isr) or terms.has_elr
     if record.isr is None and may_be_written and target.isr != partition.isr:
         record.isr = target.isr
 
 
 def _write_last_leader(record: PartitionChangeRecord, partition: PartitionImage) -> None:
-    """The field for the last known ELR holds the last leader, while there is none."""
+    """Store the last leader in last_known_elr while there is no leader."""
     if record.leader == NO_LEADER and not partition.last_known_elr:
         record.last_known_elr = [partition.leader]
     elif record.leader >= 0 and partition.last_known_elr:

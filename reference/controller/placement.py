@@ -1,6 +1,6 @@
-"""Where the replicas of new partitions go: over racks first, then over brokers, on brokers that serve where there are enough.
+"""Places the replicas of new partitions: over racks first, then over brokers, on unfenced brokers if there are enough.
 
-Partitions are placed in rounds. In a round each rack gives its brokers one after another, those that serve first; the next
+Partitions are placed in rounds. In a round each rack contributes its brokers one after another, unfenced ones first. The next
 round begins with the next rack, and in each rack with the next broker, so that leaders and followers spread evenly.
 Source: org.apache.kafka.metadata.placement.StripedReplicaPlacer.
 """
@@ -26,7 +26,7 @@ class Rack:
 
 @dataclass(slots=True)
 class Turn:
-    """The brokers of a rack that one round has not taken yet."""
+    """The brokers of a rack that a round has not used yet."""
 
     serving: list[NodeId]
     fenced: list[NodeId]
@@ -48,9 +48,10 @@ def _shuffle(items: list[NodeId] | list[Rack], chance: Chance) -> None:
 
 
 def usable_brokers(image: MetadataImage) -> list[BrokerImage]:
-    """Brokers that may get replicas, in the order of their ids: also fenced ones, none that stops or is full of cordons.
+    """The brokers that may get replicas, sorted by id: also fenced ones, but none in controlled shutdown or with all
+    directories cordoned.
 
-    A broker that has stopped is fenced, and may get replicas again, though its registration keeps the controlled shutdown.
+    A broker that has shut down is fenced, and may get replicas again, although its registration keeps the controlled shutdown.
     Source: org.apache.kafka.controller.BrokerHeartbeatManager, `touch` and `UsableBrokerIterator`.
     """
     return [
@@ -62,9 +63,9 @@ def usable_brokers(image: MetadataImage) -> list[BrokerImage]:
 
 
 def place_replicas(image: MetadataImage, partitions: int, replication: int, chance: Chance) -> list[list[NodeId]]:
-    """Replicas of new partitions; the first of each serves.
+    """The replicas of new partitions; the first replica of each is on an unfenced broker.
 
-    Errors: KafkaError INVALID_REPLICATION_FACTOR when none serves, or there are fewer brokers than a partition needs.
+    Errors: KafkaError INVALID_REPLICATION_FACTOR if no broker is unfenced, or fewer brokers exist than a partition needs.
     """
     brokers = usable_brokers(image)
     serving = sum(not broker.fenced for broker in brokers)
@@ -88,7 +89,7 @@ def place_replicas(image: MetadataImage, partitions: int, replication: int, chan
 
 
 def _racks(brokers: list[BrokerImage], chance: Chance) -> list[Rack]:
-    """In the order of their names, brokers without a rack first; each begins at a broker drawn by lot."""
+    """The racks sorted by name, brokers without a rack first; each rack begins at a random broker."""
     racks: dict[str, Rack] = {}
     for broker in sorted(brokers, key=lambda each: (each.rack or "", each.id)):
         rack = racks.setdefault(broker.rack or "", Rack())
@@ -100,7 +101,7 @@ def _racks(brokers: list[BrokerImage], chance: Chance) -> list[Rack]:
 
 
 def _shuffle_all(racks: list[Rack], chance: Chance) -> None:
-    """So that the next rounds do not place as the last did."""
+    """Shuffle racks and brokers, so that the next rounds differ from the last ones."""
     _shuffle(racks, chance)
     for rack in racks:
         _shuffle(rack.serving, chance)
@@ -108,7 +109,7 @@ def _shuffle_all(racks: list[Rack], chance: Chance) -> None:
 
 
 def _place(racks: list[Rack], first: int, number: int, replication: int) -> list[NodeId]:
-    """One partition: a broker that serves from the first rack that has one, then one of each rack in turn."""
+    """The replicas of one partition: an unfenced broker of the first rack that has one, then one of each rack in turn."""
     turns = _turned_racks([rack.turn(number) for rack in racks], first)
     leading = next(turn for turn in turns if turn.serving)
     replicas = [leading.serving.pop(0)]
@@ -117,7 +118,7 @@ def _place(racks: list[Rack], first: int, number: int, replication: int) -> list
         if len(replicas) == replication:
             break
         if turn is leading:
-            leading = None  # it had its turn in the first round already
+            leading = None  # it contributed the leader already
             continue
         broker = turn.take()
         if broker is not None:

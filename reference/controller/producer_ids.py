@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of producer ids, each given out once in a cluster.
+"""AllocateProducerIds: blocks of producer ids, each allocated once in a cluster.
 
 Source: KIP-730; org.apache.kafka.controller.ProducerIdControlManager.
 """
@@ -13,7 +13,7 @@ from reference.protocol.messages.allocate_producer_ids import AllocateProducerId
 from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
 
 BLOCK_SIZE = 1000
-"""Producer ids of one block."""
+"""The number of producer ids in a block."""
 
 MAX_PRODUCER_ID = (1 << 63) - 1
 
@@ -21,9 +21,9 @@ MAX_PRODUCER_ID = (1 << 63) - 1
 def allocate_producer_ids(
     image: MetadataImage, request: AllocateProducerIdsRequest
 ) -> Decision[AllocateProducerIdsResponse]:
-    """Give the broker the next block; it may use it once the record is committed.
+    """Allocate the next block to the broker, which may use it once the record is committed.
 
-    Errors: KafkaError STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR when all ids were given out.
+    Errors: KafkaError STALE_BROKER_EPOCH, UNKNOWN_SERVER_ERROR if no block is left.
     """
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     start = image.next_producer_id

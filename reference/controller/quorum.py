@@ -1,69 +1,67 @@
-"""One member of the metadata quorum: who is the active controller, and which records of `__cluster_metadata` are true.
+"""One member of the metadata quorum: it elects the active controller, and decides which records are committed.
 
 # What it is for
 
 The cluster's metadata are one log. One *voter* leads and appends; the others, and the *observers* (brokers without a vote),
-fetch from it. A record is *committed* when a majority of the voters has it durably and one of the leader's own epoch with
-it; what is committed is never lost and never changes, and only from committed records a node makes its image. Every leader
-has an epoch of its own, larger than all before: a leader that learns of a larger one stops leading.
+fetch from it. A record is *committed* when a majority of the voters has it durably, together with a record of the leader's own
+epoch. A committed record is never lost and never changes, and a node builds its image from committed records only. Every leader
+has its own epoch, larger than all before. A leader that learns of a larger epoch stops leading.
 
 # Inputs and outputs
 
-`Quorum` is a state machine: messages and time in, messages out. Nothing here waits, and what needs chance gets a generator.
+`Quorum` is a state machine: messages and time in, messages out. It never waits, and its randomness comes from a generator.
 
-- Requests of others: `handle_vote`, `handle_begin_quorum_epoch`, `handle_end_quorum_epoch`, `handle_fetch_snapshot`,
-  `handle_describe_quorum` give the response at once. `handle_fetch` is a long poll: its response comes out of
-  `take_answers`, with the token that was given, now or later; `forget` drops a token whose connection is gone.
-- Our requests: `take_sends` gives (peer, request body). The caller sends each as it likes, and says how it went by
-  `receive(peer, request, response, now)` or `unreachable(peer, request, now)`, with the very object that it was given. A
-  request that is neither answered nor lost is given up after request_timeout_ms. A fetch may be held by the leader: other
-  requests to the same peer should not have to wait behind it.
-- Time: `tick(now)`, at the latest at `next_deadline()`.
-- The leader: `append(records, now)`, once it `is_ready`; `resign(now)` before a clean end.
-- The committed state: `committed(start)` gives the metadata records from an offset up to `high_watermark`. When
-  `take_snapshot_notice()` is true (at the start, if there is a snapshot, and whenever the leader sent one), begin again with
-  `snapshot_records()` and go on with `committed(latest_snapshot.end_offset)`. `write_snapshot` keeps the log short.
+- Requests of other members: `handle_vote`, `handle_begin_quorum_epoch`, `handle_end_quorum_epoch`, `handle_fetch_snapshot`,
+  `handle_describe_quorum` return the response at once. `handle_fetch` is a long poll: `take_answers` returns its response now
+  or later, with the request's token; `forget` drops the token of a closed connection.
+- Own requests: `take_sends` returns (peer, request body). The caller sends each of them, and reports the result by
+  `receive(peer, request, response, now)` or `unreachable(peer, request, now)`, with the same request object. A request without
+  a result expires after request_timeout_ms. The leader may delay a fetch, so it should not block other requests to it.
+- Time: `tick(now)`, not later than `next_deadline()`.
+- The leader: `append(records, now)`, if it `is_ready`; `resign(now)` before a clean shutdown.
+- The committed state: `committed(start)` returns the metadata records from an offset up to `high_watermark`. If
+  `take_snapshot_notice()` is true (at the start, if there is a snapshot, and after a snapshot from the leader), begin again
+  with `snapshot_records()` and continue with `committed(latest_snapshot.end_offset)`. `write_snapshot` shortens the log.
 
-So a node's loop is, after every call: take sends and answers; then
+A node's loop is, after every call: take sends and answers; then
 
     if quorum.take_snapshot_notice(): image = image of quorum.snapshot_records(); applied = quorum.latest_snapshot.end_offset
     for offset, record in quorum.committed(applied): image.apply(record)
     applied = quorum.high_watermark
 
-A leader whose decisions depend on uncommitted records reads them by `appended(start)`; when it is deposed (`epoch` or
-`is_leader` changes) it goes back to what is committed.
+A leader whose decisions depend on uncommitted records reads them by `appended(start)`. When it is deposed (`epoch` or
+`is_leader` changes), it returns to the committed records.
 
 # What is durable, and when
 
-Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before any message leaves. A voter flushes
-what it fetched before it fetches on, for the offset of its next fetch says that it has it. The leader counts itself only
-with what it has flushed. When the disk refuses, the step has not happened: a handler answers KAFKA_STORAGE_ERROR, `append`
-raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when it refuses within a truncation, the member
-`is_broken`: the log's state is unknown then, and only a restart can recover it.
+Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before any message is sent. A voter flushes
+fetched records before its next fetch, because that fetch's offset acknowledges them. The leader counts itself only with its
+flushed records. After a disk failure the step has not happened: a handler answers KAFKA_STORAGE_ERROR, `append` raises it, and
+everything else is retried after STORAGE_PAUSE_MS. After a failure within a truncation the member `is_broken`: the log's state
+is unknown, and only a restart can recover it.
 
 # Known deviations from Apache Kafka 4.3, whose org.apache.kafka.raft.KafkaRaftClient is the model (tests/controller/drawn_quorum)
 
-- Where the voters are the configuration's (kraft.version 0), a stranger's vote or epoch is refused with INCONSISTENT_VOTER_SET
-  (as Kafka did up to 3.8) before its epoch is looked at: it cannot depose a leader.
-- The leader flushes before it answers fetches that wait: no node has a record durably before it. They count when they come.
-- A member that is prospective and knows a leader follows it again when that leader's BeginQuorumEpoch comes.
-- A follower that learns by EndQuorumEpoch that its leader has resigned grants pre-votes at once: the best need not wait.
-- A follower that had voted for itself follows its leader after a start; in Kafka it asks for votes again.
-- A leader that is no voter any more resigns when the record that says so is committed, also where the request timed out before.
-- A member that was removed may be a candidate until it knows that this is committed (`Member.may_stand`).
+- With the voters of the configuration (kraft.version 0), a non-voter's vote or epoch is refused with INCONSISTENT_VOTER_SET (as
+  Kafka did up to 3.8) before its epoch is compared: it cannot depose a leader.
+- The leader flushes before it answers delayed fetches: no node has a record durably before it. Fetches count on arrival.
+- A prospective member that knows a leader follows it again after that leader's BeginQuorumEpoch.
+- A follower whose leader reports by EndQuorumEpoch that it resigned grants pre-votes at once: the best candidate need not wait.
+- A follower that had voted for itself follows its leader after a restart; in Kafka it requests votes again.
+- A leader that was removed from the voters resigns when that record is committed, also if the request has timed out.
+- A member that was removed may be a candidate until it learns that the removal is committed (`Member.may_stand`).
 
 # Who votes
 
-The voters are the configuration's, or those in the log (KIP-853): `quorum_voters` has their history, which the log keeps up to
-date, `quorum_changing` the leader's part in changing them, `quorum_following` what a follower asks for itself. What counts is
-always the latest set in this member's log, committed or not.
+The voters are those of the configuration, or of the log (KIP-853). `quorum_voters` has their history, `quorum_changing` the
+leader's part in a change, `quorum_following` a follower's requests about itself. The latest set in this member's log is in
+force, committed or not.
 
 # Where it is
 
-`Member` (`quorum_member`) is what every role works with: the log, the stored state, the open requests. In each epoch the role
-is one value, `state`, which is replaced with the role and holds all that only this role knows: `Leader` in `quorum_leading`,
-`Follower` in `quorum_following`, `Prospective` and `Candidate` in `quorum_electing`. This module drives the role, and gives it
-the requests and responses that are for it.
+`Member` (`quorum_member`) has what all roles share: the log, the stored state, the open requests. In each epoch the role is one
+value, `state`, which is replaced with the role and has all state of that role alone: `Leader` in `quorum_leading`, `Follower`
+in `quorum_following`, `Prospective` and `Candidate` in `quorum_electing`. This module passes requests and responses to it.
 
 Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; org.apache.kafka.raft.
 """
@@ -109,7 +107,7 @@ from reference.storage.errors import StorageError
 
 @dataclass(eq=False)
 class Quorum(Member):
-    """One voter or observer, with its role; the only voter of a quorum leads when it is made."""
+    """One voter or observer, with its role; the only voter of a quorum becomes the leader at once."""
 
     _is_shutting_down: bool = field(init=False, default=False)
 
@@ -123,7 +121,7 @@ class Quorum(Member):
         self._drive(now)
 
     def _first_role(self, now: TimestampMs) -> RoleState:
-        """The role after a start: a former leader never leads its epoch again, for it may have lost the end of its log."""
+        """The role after a start: a former leader never leads its epoch again, because it may have lost the end of its log."""
         stored, others = self.stored, self.others
         if stored.leader in others:
             timeout = TimestampMs(now + self.settings.fetch_timeout_ms)
@@ -140,18 +138,18 @@ class Quorum(Member):
 
     @property
     def leading(self) -> Leader | None:
-        """The leader's role; None where this member does not lead."""
+        """The leader's role; None if this member does not lead."""
         return self.state if isinstance(self.state, Leader) else None
 
     @property
     def is_ready(self) -> bool:
-        """Whether it leads and may decide: a record of its epoch is committed, so it knows all that was ever committed."""
+        """Whether this member leads and may decide: a record of its epoch is committed, so it has all committed records."""
         return self.leading is not None and self.leading.is_ready
 
     # ---- time
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due: elections, resignation, requests, responses to delayed fetches, cleaning."""
+        """Do the work that is due: elections, resignation, requests, responses to delayed fetches, cleaning."""
         if self.leading is not None:
             self.leading.answer_overdue(now)
         if len(self.log.snapshots.ids) > 1 and now >= self.log.next_cleaning:
@@ -159,7 +157,7 @@ class Quorum(Member):
         self._drive(now)
 
     def next_deadline(self) -> TimestampMs | None:
-        """When `tick` has something to do next; None when nothing is due ever."""
+        """The time of the next work for `tick`; None if there is none."""
         times = [waiting.deadline for waiting in self.leading.waiting] if self.leading is not None else []
         if self.log.is_broken:
             return min(times, default=None)
@@ -211,7 +209,7 @@ class Quorum(Member):
                 raise AssertionError(f"no work for {state}")
 
     def _stays(self) -> bool:
-        """A member that shuts down begins no election; one without a vote follows the leader that it knows."""
+        """Whether the deadline is ignored: a member in shutdown begins no election, and an observer follows its known leader."""
         role = self.state.role
         follows_without_a_vote = role is Role.FOLLOWER and not self.may_stand
         return follows_without_a_vote or (self._is_shutting_down and role is not Role.LEADER)
@@ -219,14 +217,14 @@ class Quorum(Member):
     # ---- resigning
 
     def resign(self, now: TimestampMs) -> None:
-        """A clean end is near: lead no longer, begin no election. The caller lets the messages go out before it stops."""
+        """Stop leading and begin no election, before a clean shutdown. The caller sends the messages before it stops."""
         self._is_shutting_down = True
         if self.leading is not None:
             self.leading.resign(now)
         self._drive(now)
 
     def leave_epoch(self, now: TimestampMs) -> None:
-        """No other voter was elected: a resigned leader becomes unattached in the next epoch."""
+        """Become unattached in the next epoch, after a resignation that no other voter followed with an election."""
         become_unattached(self, self.epoch + 1, NO_NODE, now)
         self.trace_step("LeaveEpoch")
 
@@ -241,7 +239,7 @@ class Quorum(Member):
     # ---- responses of others
 
     def receive(self, peer: NodeId, request: Message, response: Message, now: TimestampMs) -> None:
-        """An answer has come to a request of `take_sends`; to one that is not open any more it is ignored."""
+        """Handle a response to a request of `take_sends`; ignore it if the request is no longer open."""
         if self.requests.close(peer, request) and not self.log.is_broken:
             self.attempt(lambda: self._read_answer(peer, request, response, now), now)
         self._drive(now)
@@ -258,7 +256,7 @@ class Quorum(Member):
                 if isinstance(self.state, Follower) and is_valid:
                     self.state.on_update_raft_voter(now)
             case AddRaftVoterRequest() | RemoveRaftVoterRequest(), _:
-                pass  # the log says what became of it
+                pass  # the log will have the result
             case _ if isinstance(response, messages.ABOUT_THE_PARTITION.get(type(request), ())):
                 self._read_partition(peer, request, response, now)
             case _:
@@ -289,10 +287,10 @@ class Quorum(Member):
             case Resigned(), EndQuorumEpochRequest():
                 state.unaware.discard(peer)
             case _:
-                pass  # another role had asked
+                pass  # a former role sent the request
 
     def unreachable(self, peer: NodeId, request: Message, now: TimestampMs) -> None:
-        """A request of `take_sends` will not be answered."""
+        """Close a request of `take_sends` that will get no response."""
         if self.requests.close(peer, request):
             self.requests.pause(peer, now)
         if isinstance(request, ApiVersionsRequest) and self.leading is not None:
@@ -302,10 +300,10 @@ class Quorum(Member):
     # ---- requests of other members
 
     def handle_vote(self, request: VoteRequest, now: TimestampMs) -> VoteResponse:
-        """Give this member's vote, or say whether it would (pre-vote).
+        """Answer a request for this member's vote or pre-vote.
 
-        Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INCONSISTENT_VOTER_SET for strangers, FENCED_LEADER_EPOCH,
-        INVALID_VOTER_KEY when another node was meant, KAFKA_STORAGE_ERROR.
+        Error codes in the response: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INCONSISTENT_VOTER_SET for a non-voter,
+        FENCED_LEADER_EPOCH, INVALID_VOTER_KEY for a request to another voter, KAFKA_STORAGE_ERROR.
         """
         if self.is_other_cluster(request.cluster_id):
             return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -327,7 +325,7 @@ class Quorum(Member):
     def _learn_from_report(
         self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, now: TimestampMs
     ) -> tuple[ErrorCode, Any | None]:
-        """The error code of a leader's report about its epoch, and the report; None where it cannot be read."""
+        """The error code of a leader's report about its epoch, and the report; None if it is not read."""
         if self.is_other_cluster(request.cluster_id):
             return ErrorCode.INCONSISTENT_CLUSTER_ID, None
         reported = messages.of_metadata(request.topics)
@@ -336,7 +334,7 @@ class Quorum(Member):
         return learn_from_leader(self, reported, request.leader_endpoints, now), reported
 
     def handle_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: TimestampMs) -> BeginQuorumEpochResponse:
-        """A leader reports its epoch. Errors in the answer as for `handle_vote`."""
+        """Follow the leader that reports its epoch. Error codes as for `handle_vote`."""
         error, reported = self._learn_from_report(request, now)
         if reported is None:
             return BeginQuorumEpochResponse(error_code=error)
@@ -349,7 +347,7 @@ class Quorum(Member):
         return response
 
     def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
-        """A leader has resigned: its followers become candidates, the one with the best log first. Errors: as `handle_vote`."""
+        """Let a follower become a candidate after its leader resigned, the best log first. Errors: as `handle_vote`."""
         error, reported = self._learn_from_report(request, now)
         if reported is None:
             return EndQuorumEpochResponse(error_code=error)
@@ -360,11 +358,12 @@ class Quorum(Member):
         return response
 
     def handle_fetch(self, request: FetchRequest, token: object, now: TimestampMs) -> None:
-        """Serve a member's fetch, or a consumer's: records now, or when there are some, or nothing after max_wait_ms.
+        """Answer a fetch of a member or a consumer: with records now, when there are some, or without records after
+        max_wait_ms.
 
-        A member whose log diverges gets the diverging epoch, one whose end is below the leader's log start a snapshot id.
-        Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
-        NOT_LEADER_OR_FOLLOWER, each with the epoch and leader that this member knows; KAFKA_STORAGE_ERROR.
+        A member whose log diverges receives the diverging epoch; one whose end is below the leader's log start, a snapshot id.
+        Error codes: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+        NOT_LEADER_OR_FOLLOWER, each with this member's epoch and leader; KAFKA_STORAGE_ERROR.
         """
         partition = messages.of_metadata_by_id(request.topics)
         if self.is_other_cluster(request.cluster_id):
@@ -379,14 +378,14 @@ class Quorum(Member):
         self._drive(now)
 
     def forget(self, token: object) -> None:
-        """The answer to a fetch is not wanted any more."""
+        """Drop a delayed fetch that no longer needs a response."""
         if self.leading is not None:
             self.leading.waiting = [waiting for waiting in self.leading.waiting if waiting.token != token]
 
     def handle_fetch_snapshot(self, request: FetchSnapshotRequest, now: TimestampMs) -> FetchSnapshotResponse:
         """A piece of a snapshot, from a position on.
 
-        Answers as `handle_fetch`; SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
+        Error codes as for `handle_fetch`; SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
         """
         if self.is_other_cluster(request.cluster_id):
             return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -403,10 +402,10 @@ class Quorum(Member):
         return response
 
     def handle_describe_quorum(self, body: DescribeQuorumRequest, now: TimestampMs) -> DescribeQuorumResponse:
-        """How far every member is, as the leader knows. The caller adds `nodes`.
+        """The log end offsets of all members, as the leader knows them. The caller adds `nodes`.
 
-        Errors in the response: UNKNOWN_TOPIC_OR_PARTITION for each partition where another than the metadata log is
-        asked for, NOT_LEADER_OR_FOLLOWER of a member that does not lead.
+        Error codes: UNKNOWN_TOPIC_OR_PARTITION for each partition of a request for other partitions than the metadata log's;
+        NOT_LEADER_OR_FOLLOWER from a member that does not lead.
         """
         if refused := messages.unknown_described(body):
             return refused
@@ -418,11 +417,11 @@ class Quorum(Member):
     # ---- what the active controller asks of the leader
 
     def append(self, records: Sequence[Message], now: TimestampMs, level: int = NEWEST_LEVEL) -> Offset:
-        """Append records of one decision, durably, at a level of metadata.version; gives the offset of the first.
+        """Append the records of one decision durably, at a level of metadata.version; return the offset of the first.
 
-        They are committed when `high_watermark` is above the last; until then no response may depend on them.
-        Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR,
-        MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what no batch holds, and then nothing was appended.
+        They are committed when `high_watermark` is above the last one; no response may depend on them before.
+        Errors: KafkaError NOT_CONTROLLER if this member does not lead or is not ready, KAFKA_STORAGE_ERROR, MESSAGE_TOO_LARGE
+        or RECORD_LIST_TOO_LARGE if no batch can hold them; then nothing was appended.
         """
         if self.leading is None or not self.is_ready:
             whose = f"The active controller appears to be node {self.leader}." if self.leader >= 0 else None
@@ -430,19 +429,18 @@ class Quorum(Member):
         return self.leading.append(records, now, level)
 
     def handle_add_raft_voter(self, request: AddRaftVoterRequest, token: object, now: TimestampMs) -> None:
-        """Make an observer a voter; the response comes out of `take_answers`, when the new set is committed.
+        """Make an observer a voter; `take_answers` returns the response when the new set is committed.
 
-        The node is asked first for its levels of kraft.version, and must have caught up with this leader's log.
-        Errors in the response: INCONSISTENT_CLUSTER_ID, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, UNSUPPORTED_VERSION with
-        kraft.version 0, DUPLICATE_VOTER, REQUEST_TIMED_OUT where another change, the epoch's first record or the new voter is
-        waited for.
+        The leader first requests the node's levels of kraft.version; the node must have caught up with this leader's log.
+        Error codes: INCONSISTENT_CLUSTER_ID, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, UNSUPPORTED_VERSION with kraft.version 0,
+        DUPLICATE_VOTER, REQUEST_TIMED_OUT if another change, the epoch's first record or the new voter is not ready in time.
         """
         self._change_voters(request, token, lambda leader: changing.add_voter(leader, request, token, now))
 
     def handle_remove_raft_voter(self, request: RemoveRaftVoterRequest, token: object, now: TimestampMs) -> None:
-        """Make a voter an observer; the response comes out of `take_answers`, when the new set is committed.
+        """Make a voter an observer; `take_answers` returns the response when the new set is committed.
 
-        A leader that removes itself resigns then. Errors in the response: as `handle_add_raft_voter`; VOTER_NOT_FOUND.
+        A leader that removes itself then resigns. Error codes as for `handle_add_raft_voter`; VOTER_NOT_FOUND.
         """
         self._change_voters(request, token, lambda leader: changing.remove_voter(leader, request, token, now))
         self._drive(now)
@@ -468,8 +466,9 @@ class Quorum(Member):
     ) -> UpdateRaftVoterResponse:
         """UpdateRaftVoter: a voter reports its endpoints and its range of kraft.version.
 
-        With the voters of the configuration (kraft.version 0) the leader keeps it in memory, until kraft.version is raised.
-        `listener` is the controllers'.
+        With the voters of the configuration (kraft.version 0) the leader keeps the report in memory until kraft.version is
+        raised.
+        `listener` is the one of the controllers.
         An update that names the leader itself is refused; Kafka 4.3.1 and 4.4.0 exit (findings/voter_update_of_the_leader).
         Errors in the answer: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         INVALID_REQUEST, REQUEST_TIMED_OUT while another change or the epoch's first record is not committed, VOTER_NOT_FOUND.
@@ -486,10 +485,10 @@ class Quorum(Member):
         return UpdateRaftVoterResponse(error_code=code, current_leader=current)
 
     def raise_kraft_version(self, level: int, now: TimestampMs, *, validate_only: bool = False) -> None:
-        """Append the level and the voters, durably; a level that is there already is none to append.
+        """Append the level and the voters durably; do nothing if the level is in force already.
 
-        Errors: KafkaError NOT_CONTROLLER; INVALID_UPDATE_VERSION where a voter has not said that it supports the level, or
-        which directory it has; KAFKA_STORAGE_ERROR.
+        Errors: KafkaError NOT_CONTROLLER; INVALID_UPDATE_VERSION if a voter has not reported that it supports the level, and
+        its directory; KAFKA_STORAGE_ERROR.
         """
         if self.leading is None or not self.is_ready:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")

@@ -1,6 +1,6 @@
-"""Where other members are reached: by the voters' record, by what a response or a leader named, or by the bootstrap servers.
+"""The addresses of other members: from the voters' record, from a response or a leader's request, or the bootstrap servers.
 
-With the voters of the configuration (kraft.version 0) the caller has the addresses, and nothing here is used.
+With the voters of the configuration (kraft.version 0) the caller has the addresses, and this module is not used.
 Source: KIP-853; org.apache.kafka.raft.Endpoints, RequestManager.
 """
 
@@ -17,11 +17,11 @@ from reference.protocol.schema import Message
 Address = tuple[str, int]
 
 FIRST_BOOTSTRAP = NodeId(-2)
-"""Bootstrap servers have no ids that are known: here the first is -2, the next -3 (as in Kafka)."""
+"""Bootstrap servers have no known ids: here the first is -2, the next -3 (as in Kafka)."""
 
 
 class Addresses:
-    """The addresses on the listener that the voters reach each other by."""
+    """The addresses on the voters' listener."""
 
     def __init__(self, settings: QuorumSettings) -> None:
         self._listener = settings.listener
@@ -33,12 +33,12 @@ class Addresses:
 
     @property
     def own(self) -> Address | None:
-        """This node's address; None for a node that is no controller."""
+        """This node's address; None for a node that is not a controller."""
         found = [(each.host, each.port) for each in self._endpoints if each.listener == self._listener]
         return found[0] if found else None
 
     def of(self, peer: NodeId, voters: VoterSet, leader: NodeId) -> Address | None:
-        """A peer's address; None where it is not known. Where a leader is reached its messages say before the voters' record."""
+        """A peer's address; None if it is unknown. A leader's own messages take precedence over the voters' record."""
         if peer in self.bootstrap:
             return self._servers[FIRST_BOOTSTRAP - peer]
         if peer == leader and peer in self._named:
@@ -50,19 +50,19 @@ class Addresses:
         return self._named.get(peer)
 
     def learn(self, peer: NodeId, endpoints: Sequence[NamedEndpoint], kept: NodeId) -> None:
-        """A request says where a node is reached that may be no voter in this member's log."""
+        """Learn the address of a request's sender, which may not be a voter in this member's log."""
         for each in endpoints:
             if each.name.upper() == self._listener:
                 self._name({peer: (each.host, each.port)}, kept)
 
     def learn_from(self, response: Message, kept: NodeId) -> None:
-        """Take the addresses that a response names."""
+        """Learn the addresses in a response."""
         named: Sequence[Any] = getattr(response, "node_endpoints", ())
         if named:
             self._name({each.node_id: (each.host, each.port) for each in named}, kept)
 
     def _name(self, named: dict[NodeId, Address], kept: NodeId) -> None:
-        """Those that were named before are forgotten, but for that of `kept`, the leader of this epoch."""
+        """Replace the learned addresses, except for that of `kept`, the leader of this epoch."""
         self._named = named | {peer: known for peer, known in self._named.items() if peer == kept}
 
     def add_own(self, request: Any) -> None:
@@ -74,7 +74,7 @@ class Addresses:
 
 
 def add_leader(response: Any, leader: NodeId, address: Address | None) -> None:
-    """Add the leader's address to a response: nodes without the voters' record could not reach it."""
+    """Add the leader's address to a response, for nodes without the voters' record."""
     form = cast(Any, type(response))
     if leader >= 0 and address is not None:
         host, port = address

@@ -1,19 +1,19 @@
 """Changing the voters, as the leader: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter (KIP-853). See `quorum` for the whole.
 
-A change is a record with the whole new set, in force as soon as it is appended. Three rules keep any two majorities that may
-decide from missing each other:
+A change is a record with the whole new set, in force as soon as it is appended. Three rules ensure that any two majorities that
+may decide have a voter in common:
 
-- one change at a time, by one voter: the record before is committed first (`check_order`);
-- the leader has committed a record of its own epoch first: else a set that an earlier leader appended, and this one does not
-  know, may still come back, and differ by two voters (the known mistake of Raft's first single-server changes);
-- a leader that is no voter any more leads on until the record is committed, and does not count itself.
+- one change at a time, of one voter: the previous record must be committed first (`check_order`);
+- the leader must have committed a record of its own epoch first: otherwise a set of an earlier leader, which this one does not
+have, may still come into force and differ by two voters (the known bug of Raft's first single-server changes);
+- a leader that is removed leads on until the record is committed, and does not count itself.
 
-Until then it may also be a candidate again (`Member.may_stand`; Raft's dissertation, 4.2.2). In Kafka it may not: where it falls
-and no other node has the record, no node leads any more (finding removed_leader).
+Until then it may also be a candidate again (`Member.may_stand`; Raft's dissertation, 4.2.2). In Kafka it may not: if it fails
+and no other node has the record, no node can lead any more (finding removed_leader).
 
-Raising kraft.version from 0 to 1 writes the voters of the configuration into the log. The entries of the others are what they
-reported to this leader in this epoch (UpdateRaftVoter). The ids stay the same, so that any two majorities of before and after
-have a voter in common; from then on a voter is its id and its directory.
+Raising kraft.version from 0 to 1 writes the voters of the configuration into the log. The other voters' entries are those that
+they reported to this leader in this epoch (UpdateRaftVoter). The ids stay the same, so that any two majorities of before and
+after have a voter in common. From then on a voter is identified by its id and its directory.
 
 Source: KIP-853; org.apache.kafka.raft.internals.AddVoterHandler, RemoveVoterHandler, UpdateVoterHandler;
 org.apache.kafka.raft.LeaderState.maybeAppendUpgradedKRaftVersion of 4.3.1.
@@ -31,7 +31,7 @@ from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.primitives import NO_UUID, NodeId, TimestampMs
 
 CAUGHT_UP_WITHIN_MS = 3_600_000
-"""A new voter has fetched within this time (AddVoterHandler, LeaderState.isReplicaCaughtUp)."""
+"""A new voter must have fetched within this time (AddVoterHandler, LeaderState.isReplicaCaughtUp)."""
 
 SOFTWARE_NAME = "tidegauge"
 
@@ -46,7 +46,7 @@ def _timed_out(message: str) -> KafkaError:
 
 
 def add_voter(leader: Leader, request: AddRaftVoterRequest, token: object, now: TimestampMs) -> None:
-    """Ask the node for its levels, before it is added. Errors: KafkaError, as `Quorum.handle_add_raft_voter`."""
+    """Request the node's levels before it is added. Errors: KafkaError, as `Quorum.handle_add_raft_voter`."""
     member = leader.member
     listener = member.settings.listener
     _check_names_voter("Add", request)
@@ -70,13 +70,13 @@ def add_voter(leader: Leader, request: AddRaftVoterRequest, token: object, now: 
 
 
 def _awaiting_levels(leader: Leader, peer: NodeId) -> VoterChange | None:
-    """The change that waits for a node's levels of kraft.version."""
+    """The change that waits for a node's levels of kraft.version; None if there is none."""
     change = leader.change
     return change if change is not None and change.offset is None and change.request.voter_id == peer else None
 
 
 def on_api_versions(leader: Leader, peer: NodeId, response: ApiVersionsResponse, now: TimestampMs) -> None:
-    """The new voter says what it supports: the set with it is appended, or the request is refused."""
+    """Append the set with the new voter, if its levels allow that; otherwise refuse the request."""
     change = _awaiting_levels(leader, peer)
     if change is None or not isinstance(change.request, AddRaftVoterRequest):
         return
@@ -93,7 +93,7 @@ def on_api_versions(leader: Leader, peer: NodeId, response: ApiVersionsResponse,
 
 
 def on_no_api_versions(leader: Leader, peer: NodeId) -> None:
-    """The new voter cannot be reached: it is not added."""
+    """Refuse to add a new voter that cannot be reached."""
     if _awaiting_levels(leader, peer) is not None:
         leader.end_change(ErrorCode.REQUEST_TIMED_OUT, f"{UNANSWERED} BROKER_NOT_AVAILABLE")
 
@@ -123,7 +123,7 @@ def _checked_levels(
 
 
 def remove_voter(leader: Leader, request: RemoveRaftVoterRequest, token: object, now: TimestampMs) -> None:
-    """Append the voters without one. Errors: KafkaError, as `Quorum.handle_remove_raft_voter`."""
+    """Append the set without a voter. Errors: KafkaError, as `Quorum.handle_remove_raft_voter`."""
     _check_names_voter("Remove", request)
     check_order(leader, "Remove", now)
     member = leader.member
@@ -147,9 +147,10 @@ def _check_names_voter(what: str, request: AddRaftVoterRequest | RemoveRaftVoter
 
 
 def check_order(leader: Leader, what: str, now: TimestampMs, *, takes_static: bool = False) -> None:
-    """One change at a time, upon what is committed. Errors: KafkaError REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+    """Check that no change is pending, and that this epoch is established. Errors: KafkaError REQUEST_TIMED_OUT,
+    UNSUPPORTED_VERSION.
 
-    `takes_static` where kraft.version may be 0.
+    `takes_static` allows kraft.version 0.
     """
     member = leader.member
     leader.expire_change(now)
@@ -174,7 +175,7 @@ def check_order(leader: Leader, what: str, now: TimestampMs, *, takes_static: bo
 
 
 def update_voter(leader: Leader, request: UpdateRaftVoterRequest, listener: str, now: TimestampMs) -> ErrorCode:
-    """Append the voter's new entry, or keep it with kraft.version 0; the response does not wait until it is committed."""
+    """Append the voter's new entry, or keep it with kraft.version 0; the response does not wait for the commit."""
     member, level, levels = leader.member, leader.member.kraft_version, request.k_raft_version_feature
     if (
         request.voter_id < 0
@@ -211,7 +212,8 @@ def update_voter(leader: Leader, request: UpdateRaftVoterRequest, listener: str,
 
 
 def reported_voters(leader: Leader, level: int) -> VoterSet:
-    """The voters as each reported itself. Errors: KafkaError INVALID_UPDATE_VERSION where one does not support the level."""
+    """The voters as each reported itself. Errors: KafkaError INVALID_UPDATE_VERSION if one has not reported, or does not
+    support the level."""
     member = leader.member
     found = [leader.own_voter() if id == member.node else leader.reported.get(id) for id in member.voters.ids]
     voters = [each for each in found if each is not None and each.levels[0] <= level <= each.levels[1]]

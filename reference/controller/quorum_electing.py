@@ -31,7 +31,7 @@ LeaderReport = BeginQuorumEpochRequest.PartitionData | EndQuorumEpochRequest.Par
 
 @dataclass(slots=True, eq=False)
 class Nominee:
-    """A member that asks for pre-votes (`Prospective`) or votes (`Candidate`)."""
+    """A member that requests pre-votes (`Prospective`) or votes (`Candidate`)."""
 
     role: ClassVar[Role]
     member: Member
@@ -40,7 +40,7 @@ class Nominee:
     refused: set[NodeId] = field(default_factory=set[NodeId])
 
     def __post_init__(self) -> None:
-        # A member that was removed from the voters counts their votes, and not its own.
+        # A member that was removed counts only the votes of the voters, not its own.
         self.granted = {self.member.node} if self.member.is_voter else set()
 
     def end(self) -> None:
@@ -103,9 +103,9 @@ class Candidate(Nominee):
 
 
 def become_prospective(member: Member, now: TimestampMs) -> None:
-    """Begin to ask for pre-votes, which change nothing at other members; without pre-votes become a candidate at once.
+    """Begin to request pre-votes, which change nothing at other members; without pre-votes become a candidate at once.
 
-    In the last epoch that can be, the member becomes unattached instead.
+    In the last possible epoch the member becomes unattached instead.
     """
     if member.epoch >= MAX_EPOCH - 1:
         member.say_error(f"epoch {member.epoch} is the last that there can be: no election")
@@ -149,7 +149,8 @@ def _vote_directory(member: Member, directory: UUID) -> UUID:
 
 
 def vote_error(member: Member, asked: VoteRequest.PartitionData) -> ErrorCode:
-    # A candidate asks in its new epoch, of which no log has records. A pre-vote asks in the current epoch.
+    # A candidate requests votes in its new epoch, which has no records in any log. A pre-vote is requested in the current
+    # epoch.
     last_allowed = asked.replica_epoch if asked.pre_vote else asked.replica_epoch - 1
     if asked.last_offset < 0 or asked.last_offset_epoch < 0 or asked.last_offset_epoch > last_allowed:
         return ErrorCode.INVALID_REQUEST
@@ -258,12 +259,12 @@ def learn_from_response(
 def learn_from_leader(
     member: Member, reported: LeaderReport, endpoints: Sequence[NamedEndpoint], now: TimestampMs
 ) -> ErrorCode:
-    """Learn from a leader's request that it leads its epoch; the error code where the request is refused."""
+    """Learn from a leader's request that it leads its epoch; return the error code of the request."""
     leader, epoch = reported.leader_id, reported.leader_epoch
     error = member.voter_error(leader, epoch)
     if error is not ErrorCode.NONE:
         return error
-    # Two leaders of one epoch: one of them has lost its stored vote. The leader known first remains.
+    # Two leaders of one epoch: one voter has lost its stored vote. The leader known first remains.
     if epoch == member.epoch and member.stored.leader not in (NO_NODE, leader):
         member.say_error(f"nodes {member.stored.leader} and {leader} are said to lead epoch {epoch}")
         return ErrorCode.INVALID_REQUEST

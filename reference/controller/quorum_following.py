@@ -1,10 +1,9 @@
 """Following: fetching the leader's log, or its snapshot when the log begins too late. See `quorum` for the whole.
 
-A follower also asks the leader for its own entry among the voters (KIP-853). A voter whose endpoints or levels are others than
-the log says sends UpdateRaftVoter; with kraft.version 0, where the log says nothing, each voter does so once to each leader,
-which needs the entries to raise kraft.version. A controller that is no voter, and may join by itself
-(controller.quorum.auto.join.enable), sends RemoveRaftVoter for the voter of its id with another directory, which it was before it
-lost its disk, and AddRaftVoter when there is none.
+A follower also reports its own entry among the voters to the leader (KIP-853). A voter whose endpoints or levels differ from
+the log sends UpdateRaftVoter. With kraft.version 0, where the log has no entries, each voter does so once per leader, which
+needs them to raise kraft.version. A controller that is no voter may join by itself (controller.quorum.auto.join.enable). If
+there is a voter with its id and another directory, from before it lost its disk, it sends RemoveRaftVoter; then AddRaftVoter.
 
 Source: KIP-595, KIP-630, KIP-853; org.apache.kafka.raft.FollowerState, KafkaRaftClient.
 """
@@ -35,13 +34,13 @@ from reference.storage.errors import CorruptFile, LogError, StorageError
 
 
 def become_follower(member: Member, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> None:
-    """A leader is known: fetch from it."""
+    """Follow a known leader: fetch from it."""
     timeout = TimestampMs(now + member.settings.fetch_timeout_ms)
     member.change(Follower(member, timeout, next_report=timeout), member.stored_with(epoch, leader))
 
 
 def fetch_from_any_voter(member: Member, now: TimestampMs) -> None:
-    """Ask any voter: if it does not lead, its error response names the leader."""
+    """Fetch from any voter: if it does not lead, its error response names the leader."""
     if member.requests.any_open:
         return
     known = *member.others, *member.addresses.bootstrap
@@ -64,27 +63,27 @@ def _fetch_request(member: Member) -> FetchRequest:
 
 @dataclass(slots=True, eq=False)
 class Follower:
-    """A member that knows its leader: what it keeps of it, and its steps."""
+    """A member that knows its leader: its state and its steps."""
 
     role: ClassVar[Role] = Role.FOLLOWER
     member: Member
     deadline: TimestampMs
     has_fetched: bool = False
-    """Whether the leader has answered a fetch: then it is alive, and no other node gets a pre-vote."""
+    """Whether the leader has answered a fetch: then this member grants no pre-votes."""
     receipt: SnapshotReceipt | None = None
-    """The snapshot that the leader is sending; meanwhile no records are fetched."""
+    """The snapshot that is being fetched; meanwhile no records are fetched."""
     next_report: TimestampMs = AT_ONCE
-    """When the leader may be asked again for a change of this node's own entry among the voters."""
+    """The time from which the leader may be asked again to change this node's entry among the voters."""
     has_reported: bool = False
-    """Whether the leader knows the entry that kraft.version 0 writes nowhere."""
+    """Whether the leader has this node's entry, which is not in the log with kraft.version 0."""
 
     def end(self) -> None:
-        """Another role has begun: a snapshot that had not come whole is dropped."""
+        """Drop a partly received snapshot when another role begins."""
         if self.receipt is not None:
             self.receipt.abandon()
 
     def leader_resigned(self, successors: Sequence[tuple[NodeId, UUID]], now: TimestampMs) -> None:
-        """Wait for this member's turn among the preferred successors; a leader that was started again names none."""
+        """Wait for this member's turn among the preferred successors; a restarted leader names none."""
         member = self.member
         turns = [
             at
@@ -103,9 +102,9 @@ class Follower:
     # ---- fetching
 
     def fetch_from_leader(self, now: TimestampMs) -> None:
-        """Fetch; while the leader does not answer, ask another voter, which may know a newer leader.
+        """Send a fetch; while the leader does not answer, fetch from another voter, which may know a newer leader.
 
-        A request for this node's own entry goes first, once in each fetch timeout.
+        A request about this node's own entry goes first, once in each fetch timeout.
         """
         member, leader = self.member, self.member.stored.leader
         request = self._request_for_entry() if now >= self.next_report else None
@@ -128,10 +127,10 @@ class Follower:
     def on_fetch(
         self, peer: NodeId, request: FetchRequest, answer: FetchResponse.PartitionData, now: TimestampMs
     ) -> None:
-        """The leader has answered a fetch."""
+        """Handle the leader's response to a fetch."""
         log = self.member.log
         asked = request.topics[0].partitions[0]
-        # The log has moved since the request: the records would be appended in the wrong place.
+        # The log has changed since the request: the records would be appended at the wrong offset.
         if (asked.last_fetched_epoch, asked.fetch_offset) != (log.last_epoch, log.end):
             return
         if self.apply_fetch(answer, now):
@@ -157,7 +156,7 @@ class Follower:
     def _cut(self, diverging: FetchResponse.EpochEndOffset, now: TimestampMs) -> bool:
         member = self.member
         offset = member.log.truncation_offset(diverging.epoch, diverging.end_offset)
-        # No leader of a sound quorum lacks what is committed: one that does has lost a part of its log.
+        # A sound leader has all committed records: one that lacks some has lost a part of its log.
         if offset < member.high_watermark:
             member.say_error(
                 f"the leader of epoch {member.epoch} asks to cut the log at {offset}, below what is "
@@ -173,7 +172,7 @@ class Follower:
         member, before = self.member, self.member.log.end
         records = messages.bytes_of(answer.records)
         if records:
-            # What it fetches is durable before it fetches on: so it is with every node that may become a voter.
+            # Fetched records are durable before the next fetch, on every node that may become a voter.
             flushes = member.is_voter or bool(member.settings.endpoints)
             try:
                 member.log.append_fetched(records, member.epoch, now, durably=flushes)
@@ -184,8 +183,7 @@ class Follower:
             if member.log.end == before:
                 return False
         if answer.high_watermark >= 0:
-            # As far as the own log goes, and never back: a leader that has just been elected may know less than was
-            # known before.
+            # At most the own log end, and never lower: a newly elected leader may have a lower one than this member.
             member.high_watermark = max(member.high_watermark, min(answer.high_watermark, member.log.end))
         return True
 
@@ -194,7 +192,7 @@ class Follower:
     def _begin_snapshot(self, said: FetchResponse.SnapshotId) -> bool:
         member, log = self.member, self.member.log
         id = SnapshotId(said.epoch, said.end_offset)
-        # A snapshot replaces the whole log: one that is behind would take back what was committed.
+        # A snapshot replaces the whole log: an older one would remove committed records.
         if id.epoch < 0 or id.end_offset <= member.high_watermark or id <= (log.last_epoch, log.end):
             member.say_error(f"the leader offers snapshot {id.file_name}, which is behind: refused")
             return False
@@ -204,13 +202,13 @@ class Follower:
     def on_fetch_snapshot(
         self, peer: NodeId, answer: FetchSnapshotResponse.PartitionSnapshot, is_current: bool, now: TimestampMs
     ) -> None:
-        """A node has answered a request for the next piece; `is_current` is False where only its error is valid."""
+        """Handle a response to a request for the next piece; `is_current` is False if only its error is valid."""
         if self.receipt is None:
             return
         if is_current and self._take_piece(self.receipt, answer, now):
             self._is_answered(now)
             return
-        # The leader has dropped the snapshot, or sends what does not fit: fetch again, and learn of another.
+        # The leader has dropped the snapshot, or sent a wrong piece: fetch again, and learn of another.
         self.receipt.abandon()
         self.receipt = None
         if answer.error_code == ErrorCode.SNAPSHOT_NOT_FOUND:
@@ -221,10 +219,10 @@ class Follower:
     def _take_piece(
         self, receipt: SnapshotReceipt, answer: FetchSnapshotResponse.PartitionSnapshot, now: TimestampMs
     ) -> bool:
-        """The next piece of a snapshot; with the last one the log begins again. False if it does not fit."""
+        """Append the next piece of a snapshot, and install it after the last one. False if the piece does not fit."""
         data = messages.bytes_of(answer.unaligned_records)
         id = SnapshotId(answer.snapshot_id.epoch, answer.snapshot_id.end_offset)
-        # An answer to an earlier request may come late: pieces are put together in order, or not at all.
+        # A late response to an earlier request: pieces are only accepted in order.
         if id != receipt.id or answer.position != receipt.size:
             return False
         if not data or receipt.size + len(data) > answer.size:
@@ -248,7 +246,7 @@ class Follower:
     # ---- its own entry among the voters
 
     def _request_for_entry(self) -> Message | None:
-        """What to ask the leader for; None where this node's entry is right, or is not its own to ask for."""
+        """The request about this node's entry; None if the entry is right, or not for this node to change."""
         member, settings = self.member, self.member.settings
         if not settings.endpoints:
             return None
@@ -277,7 +275,8 @@ class Follower:
         )
 
     def _reports_to_static_leader(self) -> bool:
-        """Releases before 4.1 do not take the request with kraft.version 0, and know no pre-votes where they are before 4.0."""
+        """Whether to report with kraft.version 0. Releases before 4.1 refuse that; without pre-votes the voters are older than
+        4.0."""
         return self.member.is_static and self.member.settings.pre_vote and not self.has_reported
 
     def _update_request(self, own: Voter) -> UpdateRaftVoterRequest:
@@ -297,6 +296,6 @@ class Follower:
         )
 
     def on_update_raft_voter(self, now: TimestampMs) -> None:
-        """The leader has taken this node's entry, or knows no such request."""
+        """Note that the leader has this node's entry, or does not support the request."""
         self.has_reported = True
         self._is_answered(now)

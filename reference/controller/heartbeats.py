@@ -93,7 +93,7 @@ class Heartbeats:
     def extend(self, ms: int) -> None:
         """Extend all sessions by a time in which no heartbeat could be received.
 
-        The first extension after a heartbeat is unlimited; later ones raise the total to at most one session timeout. So an always
+        The first extension after a heartbeat is unlimited; later ones raise the total to at most one session timeout. So a
         busy controller still fences silent brokers, but later.
         """
         for incarnation in self._received:

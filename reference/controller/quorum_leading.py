@@ -1,7 +1,7 @@
-"""Leading: appending, committing, and serving those that fetch. See `quorum` for the whole.
+"""The leader's role: appends, commits, and serves fetches. See `quorum` for the whole.
 
-`Leader` is made when an election is won and thrown away with its epoch, and with it what it knows of the other members, the
-fetches that wait, and the change of voters that is under way (`quorum_changing` has the requests for one).
+A `Leader` exists for one epoch, from the election to its end, with all state of that epoch: the other members' progress,
+delayed fetches, and the pending change of voters (`quorum_changing` has the requests for one).
 Source: KIP-595, KIP-630, KIP-1166; org.apache.kafka.raft.LeaderState.
 """
 
@@ -36,12 +36,12 @@ from reference.protocol.schema import Message
 from reference.storage.errors import LogError, StorageError
 
 MAX_WAITING = 1000
-"""Fetches that wait at a leader; more are answered at once, with nothing."""
+"""The most delayed fetches of a leader; further ones are answered at once, without records."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A fetch that the leader has nothing for yet."""
+    """A fetch for which the leader has no records yet."""
 
     token: object
     request: FetchRequest
@@ -51,18 +51,18 @@ class Waiting:
 
 @dataclass(slots=True)
 class VoterChange:
-    """A voter that is being added or removed: one at a time (KIP-853)."""
+    """A voter that is being added or removed; at most one at a time (KIP-853)."""
 
     request: AddRaftVoterRequest | RemoveRaftVoterRequest
     token: object
-    """The caller's, for the response."""
+    """The request's token, for the response."""
     deadline: TimestampMs
     offset: Offset | None = None
-    """Where the new voters are in the log; None before."""
+    """The offset of the new voters' record; None before its append."""
 
 
 def become_leader(member: Member, granting: set[NodeId], now: TimestampMs) -> None:
-    """Lead the epoch: its first record makes all before it committable."""
+    """Lead the epoch: its first record makes all records before it committable."""
     others = member.others
     leader = Leader(
         member,
@@ -71,8 +71,7 @@ def become_leader(member: Member, granting: set[NodeId], now: TimestampMs) -> No
         begin_epoch_at=now if others else NEVER,
         members=Members({voter: Progress(member.voters.directory_of(voter)) for voter in others}),
     )
-    # On the disk before the epoch's first record: a restarted leader must know that it led, or it would lead the epoch
-    # again.
+    # Stored before the epoch's first record: a restarted leader must know that it led, or it would lead the epoch again.
     member.change(leader, QuorumState(member.node, member.epoch, member.stored.voted))
     member.trace_step("BecomeLeader")
     try:
@@ -87,22 +86,22 @@ def become_leader(member: Member, granting: set[NodeId], now: TimestampMs) -> No
 
 @dataclass(slots=True, eq=False)
 class Leader:
-    """A member that leads an epoch: what it keeps, and its steps."""
+    """The role of a leader in one epoch: its state and its steps."""
 
     role: ClassVar[Role] = Role.LEADER
     member: Member
     epoch_start: Offset
-    """Where its epoch began: behind it is the epoch's first record."""
+    """The log end offset at the beginning of its epoch, where the epoch's first record is."""
     check_quorum_at: TimestampMs
     begin_epoch_at: TimestampMs
     members: Members
-    """The others."""
+    """The progress of the other members."""
     change: VoterChange | None = None
-    """The voter that is being added or removed."""
+    """The pending change of a voter."""
     reported: dict[NodeId, Voter] = field(default_factory=dict[NodeId, Voter])
-    """What voters of the configuration say of themselves (UpdateRaftVoter), until kraft.version is raised."""
+    """The entries that the voters of the configuration reported (UpdateRaftVoter), until kraft.version is raised."""
     waiting: list[Waiting] = field(default_factory=list[Waiting])
-    """The fetches that wait for records."""
+    """The delayed fetches."""
 
     @property
     def deadline(self) -> TimestampMs:
@@ -111,13 +110,13 @@ class Leader:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it may decide: a record of its epoch is committed, so it knows all that was ever committed."""
-        # Only a record of the leader's own epoch commits those before it (Raft, figure 8): until then the image may
-        # lack decisions.
+        """Whether this member may decide: a record of its epoch is committed, so it has all committed records."""
+        # Only a record of the leader's own epoch commits those before it (Raft, figure 8). Before, the image may lack
+        # decisions.
         return self.member.state is self and self.member.high_watermark > self.epoch_start
 
     def lead(self, now: TimestampMs) -> None:
-        """Do what is due: resign without a majority, or report the epoch to voters that do not fetch."""
+        """Do the work that is due: resign without a majority's fetches, or report the epoch to voters that do not fetch."""
         member = self.member
         self.expire_change(now)
         if now >= self.check_quorum_at:
@@ -134,14 +133,14 @@ class Leader:
                     member.send(voter, request, now)
 
     def resign(self, now: TimestampMs) -> None:
-        """Lead no longer, and inform the others, so that they need not wait for a timeout."""
+        """Stop leading, and inform the other voters, so that they need not wait for a timeout."""
         member = self.member
         ends = {voter: progress.end for voter, progress in self.members.voters.items()}
         successors = sorted(ends, key=lambda voter: (-ends[voter], voter))
         member.change(Resigned(member.election_deadline(now), successors, set(member.others)), member.stored)
 
     def end(self) -> None:
-        """Another role has begun: whatever waits here is refused, so that its senders look for the next leader."""
+        """Refuse all pending requests when another role begins, so that their senders look for the next leader."""
         member = self.member
         for waiting in self.waiting:
             refusal = messages.fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, member.epoch, member.stored.leader)
@@ -153,19 +152,20 @@ class Leader:
 
     @contextmanager
     def _resigned_in_doubt(self, now: TimestampMs) -> Generator[None]:
-        """An append. Errors: KafkaError KAFKA_STORAGE_ERROR where the disk refuses."""
+        """A block that appends; resign if the log may have changed. Errors: KafkaError KAFKA_STORAGE_ERROR after a disk
+        failure."""
         member, end = self.member, self.member.log.end
         try:
             yield
         except StorageError as error:
             member.say_error(error.message)
             if member.log.end != end:
-                # What may be there or not must not be built upon: another leader finds out.
+                # The records may or may not be durable, so nothing may be appended after them: another leader decides.
                 member.attempt(lambda: self.resign(now), now)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
 
     def append(self, records: Sequence[Message], now: TimestampMs, level: int = NEWEST_LEVEL) -> Offset:
-        """As `Quorum.append`, by a leader that is ready."""
+        """`Quorum.append`, for a leader that is ready."""
         member = self.member
         try:
             with self._resigned_in_doubt(now):
@@ -181,13 +181,14 @@ class Leader:
         self.answer_waiting()
 
     def advance_high_watermark(self, now: TimestampMs) -> None:
-        """Commit what a majority has, once that includes a record of this epoch."""
+        """Commit the records that a majority has, once they include a record of this epoch."""
         member = self.member
         ends = [max(FIRST_OFFSET, progress.end) for progress in self.members.voters.values()]
-        # What it has flushed, and not its log's end: a loss of power would take from it what was committed by its vote.
+        # Its flushed end, not its log end: otherwise a power loss could remove records that were committed by its vote.
         if member.is_voter:
             ends.append(member.log.durable_end)
-        # Never by counting replicas of an earlier epoch's records alone: another leader could still replace them (Raft, 5.4.2).
+        # Never by counting replicas of an earlier epoch's records alone: another leader could still replace them (Raft,
+        # 5.4.2).
         moved = next_commit(member.high_watermark, majority_end(ends), self.epoch_start)
         if moved != member.high_watermark:
             member.high_watermark = moved
@@ -198,12 +199,13 @@ class Leader:
     # ---- voters
 
     def own_voter(self) -> Voter | None:
-        """What the voters' record is to say of this node; None where the node is no controller."""
+        """The entry of this node in the voters' record; None if the node is not a controller."""
         endpoints = self.member.settings.endpoints
         return Voter(self.member.node, self.member.directory, endpoints, LEVELS) if endpoints else None
 
     def voters_at_start(self) -> Sequence[tuple[ControlType, Message]]:
-        """What comes with the first record of an epoch: the voters, where the log lacks them or this node's entry is old."""
+        """The control records for an epoch's first batch: the voters, if the log lacks them or this node's entry is out of
+        date."""
         own, history, node = self.own_voter(), self.member.log.history, self.member.node
         if history.level == 0:
             return []
@@ -213,9 +215,9 @@ class Leader:
         return voter_records(Entry(self.member.log.end, updated, history.level))
 
     def append_voters(self, voters: VoterSet, now: TimestampMs, change: VoterChange | None = None) -> None:
-        """Append a new set, and count by it from now on; `change` is waited for until the set is committed.
+        """Append a new voter set, and count by it from now on; `change` is pending until the set is committed.
 
-        Errors: KafkaError KAFKA_STORAGE_ERROR, and nothing is waited for.
+        Errors: KafkaError KAFKA_STORAGE_ERROR; then no change is pending.
         """
         end = self.member.log.end
         with self._resigned_in_doubt(now):
@@ -226,7 +228,7 @@ class Leader:
         self._appended("AppendVoters", now, voters=sorted(voters.ids))
 
     def append_level(self, voters: VoterSet, level: int, now: TimestampMs) -> None:
-        """Append what kraft.version is raised to, with the voters; their progress, of no known directory, is forgotten.
+        """Append the raised kraft.version with the voters. Their progress is reset, because their directories were unknown.
 
         Errors: KafkaError KAFKA_STORAGE_ERROR.
         """
@@ -237,7 +239,7 @@ class Leader:
         self._appended("AppendRecord", now)  # the same nodes vote as before
 
     def count_by(self, voters: VoterSet, now: TimestampMs) -> None:
-        """Count by a new set of voters from now on."""
+        """Use a new voter set for majorities from now on."""
         self.members.count_by(voters, self.member.others)
         if not self.members.voters:
             self.check_quorum_at = self.begin_epoch_at = NEVER
@@ -246,7 +248,7 @@ class Leader:
             self.begin_epoch_at = now
 
     def _change_committed(self, now: TimestampMs) -> None:
-        """The high watermark has moved: the change may be over, and this leader no voter any more."""
+        """End the pending change if its record is committed, and resign if this leader is then no voter any more."""
         member, change = self.member, self.change
         if change is not None and change.offset is not None and change.offset < member.high_watermark:
             self.end_change(ErrorCode.NONE)
@@ -259,7 +261,7 @@ class Leader:
             self.end_change(ErrorCode.REQUEST_TIMED_OUT)
 
     def end_change(self, code: ErrorCode | int, message: str | None = None) -> None:
-        """Answer the request for the change that is under way, if there is one."""
+        """Answer the request for the pending change, if there is one."""
         change, self.change = self.change, None
         if change is not None:
             self.member.answers.append((change.token, messages.change_response(change.request, code, message)))
@@ -271,7 +273,7 @@ class Leader:
     ) -> None:
         """Answer a fetch that has just come, or let it wait."""
         response, urgent = self._read_for(partition, request, messages.replica_of(request), now)
-        # By this fetch a leader that was removed may have resigned: nothing waits for it any more.
+        # This fetch may have committed the removal of this leader, which then resigned: no fetch is delayed any more.
         has_ended = self.member.state is not self
         if urgent or has_ended or request.max_wait_ms == 0 or len(self.waiting) >= MAX_WAITING:
             self.member.answers.append((token, response))
@@ -285,7 +287,7 @@ class Leader:
         replica: NodeId = NO_NODE,
         now: TimestampMs | None = None,
     ) -> tuple[FetchResponse, bool]:
-        """The answer to a fetch as of now, and whether there is reason to send it; `now` when the fetch has just come."""
+        """The present response to a fetch, and whether it must be sent now; `now` is given if the fetch has just arrived."""
         member = self.member
         error = fetch_error(member, partition, request.max_wait_ms, replica)
         if error is not ErrorCode.NONE:
@@ -299,8 +301,8 @@ class Leader:
             except StorageError as failure:
                 member.say_error(failure.message)
                 return messages.fetch_response(ErrorCode.KAFKA_STORAGE_ERROR, member.epoch, member.node), True
-            # A fetch from `fetch_offset` says that all before is durable there: noted once, when it comes, and not when it is
-            # read again after waiting.
+            # A fetch from `fetch_offset` acknowledges all records before it. Its progress is recorded once, on arrival, not
+            # when a delayed fetch is read again.
             if now is not None:
                 self.answer_fetch(replica, partition.replica_directory_id, partition.fetch_offset, now)
         high_watermark = member.high_watermark if member.high_watermark > self.epoch_start else NO_OFFSET
@@ -317,22 +319,22 @@ class Leader:
         return member.with_leader(response), news
 
     def answer_fetch(self, replica: NodeId, directory: UUID, end: Offset, now: TimestampMs) -> None:
-        """A member has everything below `end`, durably: remember it, and commit what a majority has now."""
+        """Record that a member has all records below `end` durably, and advance the high watermark."""
         member, members = self.member, self.members
         if replica in members.voters and member.voters.is_voter(replica, directory):
             members.voters[replica].fetched(end, member.log.end, now)
             member.trace_step("AnswerFetch", {"from": replica, "to": member.node, "end": end})
             self.note_following(replica, directory, now)
             self.advance_high_watermark(now)
-        # An observer's end is kept and commits nothing; also a voter's whose directory is another: it has lost the
-        # voter's log.
+        # An observer's end is recorded and commits nothing; so is that of a voter with another directory, which has lost its
+        # log.
         elif replica >= 0:
             members.observer_fetched(replica, directory, end, member.log.end, now)
-            if not member.is_static:  # it counts from the moment in which it becomes a voter
+            if not member.is_static:  # it counts when the member becomes a voter
                 member.trace_step("AnswerFetch", {"from": replica, "to": member.node, "end": end})
 
     def note_following(self, replica: NodeId, directory: UUID, now: TimestampMs) -> None:
-        """A voter has asked for something: when a majority has, the check-quorum timer begins again."""
+        """Record a voter's request: after requests of a majority the check-quorum timer restarts."""
         member, members = self.member, self.members
         if replica not in members.voters or not member.voters.is_voter(replica, directory):
             return
@@ -343,7 +345,7 @@ class Leader:
             self.check_quorum_at = now + member.settings.check_quorum_ms
 
     def answer_waiting(self) -> None:
-        """Answer the fetches for which there is something now."""
+        """Answer the delayed fetches for which the leader now has records or a new high watermark."""
         still: list[Waiting] = []
         for waiting in self.waiting:
             response, urgent = self._read_for(waiting.partition, waiting.request)
@@ -354,7 +356,7 @@ class Leader:
         self.waiting = still
 
     def answer_overdue(self, now: TimestampMs) -> None:
-        """Answer the fetches that have waited for as long as they may."""
+        """Answer the delayed fetches whose maximum wait is over."""
         for waiting in [waiting for waiting in self.waiting if waiting.deadline <= now]:
             self.waiting.remove(waiting)
             self.member.answers.append((waiting.token, self._read_for(waiting.partition, waiting.request)[0]))
@@ -364,7 +366,7 @@ class Leader:
     def send_piece(
         self, request: FetchSnapshotRequest, asked: FetchSnapshotRequest.PartitionSnapshot, now: TimestampMs
     ) -> FetchSnapshotResponse:
-        """A piece of a snapshot, from a position on."""
+        """The response with a piece of a snapshot, from a position on."""
         try:
             return self._piece(request, asked, now)
         except StorageError as failure:
@@ -392,7 +394,7 @@ class Leader:
     # ---- describing
 
     def describe(self, now: TimestampMs) -> DescribeQuorumResponse.PartitionData:
-        """How far every member is."""
+        """The log end offsets of all members."""
         member = self.member
         self.members.drop_silent(now)
         voters = {(id, progress.directory): progress for id, progress in self.members.voters.items()}
@@ -416,7 +418,7 @@ class Leader:
 
 
 def fetch_error(member: Member, partition: FetchRequest.FetchPartition, max_wait_ms: int, replica: NodeId) -> ErrorCode:
-    """The error of a fetch; NONE for one that this leader serves."""
+    """The error code of a fetch; NONE if this leader serves it."""
     epoch = partition.current_leader_epoch
     if (
         max_wait_ms < 0

@@ -1,8 +1,8 @@
 """The metadata log of one member: a log, and snapshots that replace its beginning.
 
-A record is identified by its offset and epoch, and two histories that have one record in common are equal up to it. A
-history's *end* is its last record's epoch and the offset behind it; ends compare by epoch first. Each fetch carries the
-follower's end, and `compare` says what the leader has for it: records, the point where they diverge, or a snapshot.
+A record is identified by its offset and epoch; two histories with one record in common are equal up to it. A history's *end*
+is its last record's epoch and the offset after it; ends compare by epoch first. Each fetch has the follower's end, and
+`compare` decides the leader's response: records, the point of divergence, or a snapshot.
 Source: KIP-595, KIP-630; org.apache.kafka.raft.ReplicatedLog, KafkaMetadataLog.
 """
 
@@ -39,11 +39,12 @@ from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log import Log, LogSlice
 
 CLEANING_INTERVAL_MS = 60_000
-"""How often old snapshots and segments are looked for (org.apache.kafka.raft.KafkaRaftClient, RaftMetadataLogCleaner)."""
+"""The interval between cleanings of old snapshots and segments (org.apache.kafka.raft.KafkaRaftClient,
+RaftMetadataLogCleaner)."""
 
 
 class Verdict(Enum):
-    """What a leader answers a follower with this end: records, a diverging epoch, or a snapshot."""
+    """The kind of response to a follower with some end: records, a diverging epoch, or a snapshot."""
 
     IN_LINE = "in line"
     DIVERGING = "diverging"
@@ -51,7 +52,7 @@ class Verdict(Enum):
 
 
 class Comparison(NamedTuple):
-    """A verdict; the largest epoch up to the follower's and its end, or the snapshot to fetch."""
+    """A verdict, with the largest epoch not above the follower's and its end, or the id of the snapshot to fetch."""
 
     verdict: Verdict
     epoch: LeaderEpoch = NO_EPOCH
@@ -65,29 +66,30 @@ class QuorumLog:
     """One member's copy of the history. All of it is durable, except an observer's."""
 
     def __init__(self, disk: Disk, log: Log, now: TimestampMs, configured: Sequence[NodeId] = ()) -> None:
-        """Make log and snapshots agree after whatever the last end left.
+        """Open log and snapshots, and repair their differences after a crash.
 
         `configured` are the voters of the configuration.
-        Errors: StorageError; CorruptFile when the log begins where no snapshot ends.
+        Errors: StorageError; CorruptFile if no snapshot covers the records before the log's start.
         """
         self.log = log
         self.is_broken = False
-        """The disk has failed within a truncation: only a restart can recover the log."""
+        """Whether the disk failed within a truncation: then only a restart can recover the log."""
         self._records = MetadataLog(log)
         self.snapshots = Snapshots(disk, log.folder, log.log_start_offset)
         latest = self.snapshots.latest
         if latest is not None and latest > (self.last_epoch, self.end):
-            # The last end came between a snapshot's arrival and the log's new beginning.
+            # A crash came between the arrival of a snapshot and the restart of the log at its end.
             log.truncate_fully_and_start_at(latest.end_offset, now)
         self._take_up_start()
-        # A crash of the process alone leaves records that were never flushed: a voter must not count them as they are.
+        # After a crash of the process alone, records may never have been flushed: a voter must flush them before it counts
+        # them.
         log.flush()
         self.history = VoterHistory(configured)
         self._load_voters()
         self._next_cleaning = now + CLEANING_INTERVAL_MS
 
     def _load_voters(self) -> None:
-        """Read who votes: from the latest snapshot, then from the log behind it. Errors: CorruptFile, StorageError."""
+        """Read the voters: from the latest snapshot, then from the log after it. Errors: CorruptFile, StorageError."""
         self.history.clear()
         latest = self.snapshots.latest
         if latest is not None:
@@ -97,7 +99,7 @@ class QuorumLog:
             self._take_control(offset, record)
 
     def _take_control(self, offset: Offset, record: Record) -> None:
-        """A control record is in the log, or in the snapshot before it. Errors: CorruptFile."""
+        """Replay a control record of the log, or of the snapshot before it. Errors: CorruptFile."""
         form = VOTER_RECORDS.get(control_type(record))
         if form is not None:
             try:
@@ -106,9 +108,9 @@ class QuorumLog:
                 raise CorruptFile(f"{self.log.folder}: no voters at offset {offset}: {error}") from error
 
     def _take_up_start(self) -> None:
-        """Begin the log where a snapshot ends, unless it goes back to offset 0.
+        """Start the log at the end of a snapshot, unless it starts at offset 0.
 
-        A power loss may bring back segments that were deleted, but not the epochs of their records: they are gone for good.
+        After a power loss deleted segments may exist again, but not the epochs of their records: those are lost.
         """
         for id in self.snapshots.ids:
             if self._start_is_sound():
@@ -121,7 +123,7 @@ class QuorumLog:
             raise CorruptFile(f"{self.log.folder}: the log begins at {self.start}, and no snapshot reaches there")
 
     def _start_is_sound(self) -> bool:
-        """Whether a snapshot covers all before the log's start, and the epoch there is known."""
+        """Whether a snapshot covers all records before the log's start, and the epoch there is known."""
         replaced = self.start == 0 or any(id.end_offset == self.start for id in self.snapshots.ids)
         return replaced and (self.start == self.end or self.log.epoch_at(self.start) >= 0)
 
@@ -137,7 +139,7 @@ class QuorumLog:
 
     @property
     def last_epoch(self) -> LeaderEpoch:
-        """The epoch of the last record, in the log or in the snapshot before it; 0 where there is none."""
+        """The epoch of the last record, in the log or in the snapshot before it; 0 if there is none."""
         known = self.log.epoch_at(self.end - 1) if self.end > self.start else NO_EPOCH
         if known >= 0:
             return known
@@ -146,7 +148,7 @@ class QuorumLog:
 
     @property
     def durable_end(self) -> Offset:
-        """Up to where a power loss takes nothing."""
+        """The offset up to which records survive a power loss."""
         return min(self.end, self.log.recovery_point)
 
     @property
@@ -156,18 +158,18 @@ class QuorumLog:
         return max(self.start, latest.end_offset if latest is not None else FIRST_OFFSET)
 
     def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch up to this one and the offset where it ended; of what is newer than all, the log's end."""
+        """The largest epoch not above this one, and its end offset; the log end if all its epochs are lower."""
         found = self.log.end_offset_for_epoch(epoch)
         if found.end_offset < 0:
             return self.last_epoch, self.end
         earliest = self.snapshots.earliest
         if earliest is not None and found.end_offset == earliest.end_offset and found.leader_epoch == epoch:
-            # The epoch is older than the log: what is left of it is the snapshot.
+            # The epoch is older than the log, and only the snapshot has its records.
             return earliest.epoch, earliest.end_offset
         return found.leader_epoch, found.end_offset
 
     def compare(self, offset: Offset, epoch: LeaderEpoch) -> Comparison:
-        """What to answer a history that ends before `offset` with a record of `epoch`."""
+        """The response to a follower whose log ends at `offset` with a record of `epoch`."""
         latest, earliest = self.snapshots.latest, self.snapshots.earliest
         if latest is not None and offset == 0 and latest != BOOTSTRAP:
             return Comparison(Verdict.SNAPSHOT, *latest)
@@ -185,7 +187,7 @@ class QuorumLog:
         return IN_LINE
 
     def read(self, offset: Offset, max_bytes: int) -> bytes:
-        """Batches from an offset on, in memory: a file that is cut later must not change an answer on its way.
+        """Batches from an offset on, copied to memory: a later truncation of the file must not change a response in flight.
 
         Errors: StorageError.
         """
@@ -216,9 +218,9 @@ class QuorumLog:
         self._take_appended(start + 1, more)
 
     def append_voters(self, voters: VoterSet, epoch: LeaderEpoch, now: TimestampMs, level: int | None = None) -> Offset:
-        """Append a voter set as the leader, durably: it is in force at once. Gives its offset. Errors: StorageError.
+        """Append a voter set as the leader, durably; it is in force at once. Return its offset. Errors: StorageError.
 
-        `level` is what kraft.version is raised to by the same batch.
+        `level` is a new kraft.version for the same batch.
         """
         if level is None:
             records = [(ControlType.KRAFT_VOTERS, voters.record())]
@@ -234,14 +236,14 @@ class QuorumLog:
             self.history.take(Offset(offset + index), record)
 
     def append(self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs, level: int) -> Offset:
-        """Append records as the leader, durably; gives the first one's offset. Errors: StorageError, RecordsError."""
+        """Append records as the leader, durably; return the offset of the first. Errors: StorageError, RecordsError."""
         with self._whole_or_broken(self.end):
             return self._records.append(records, epoch, now, level)
 
     def append_fetched(self, data: Buffer, epoch: LeaderEpoch, now: TimestampMs, *, durably: bool) -> None:
-        """Append what the leader of an epoch sent; batches of a newer epoch are left for its own leader to send.
+        """Append batches of a leader's response; skip batches of a newer epoch, which that epoch's leader will send.
 
-        Errors: RecordsError, LogError (StorageError among them): batches before the bad one stay.
+        Errors: RecordsError, LogError (including StorageError): batches before the bad one are kept.
         """
         sound = 0
         control: list[Batch] = []
@@ -260,20 +262,21 @@ class QuorumLog:
             self.log.flush()
 
     def _take_fetched(self, control: Sequence[Batch]) -> None:
-        """The voters in the control batches that were appended; the log has checked them."""
+        """Take the voters from the control batches that were appended; the log has checked them."""
         for batch in control:
             if batch.header.next_offset <= self.end:
                 for record in records_of(batch.data):
                     self._take_control(record.offset, record)
 
     def _forget_unwritten_epoch(self) -> None:
-        """A batch that could not be written has left its epoch's beginning behind: drop it."""
+        """Drop the start of an epoch whose first batch could not be written."""
         self.log.truncate_to(self.end)
 
     # ---- cutting
 
     def truncation_offset(self, epoch: LeaderEpoch, end_offset: Offset) -> Offset:
-        """Where to cut when the leader's largest epoch up to ours is `epoch` and ended at `end_offset`."""
+        """The offset at which to truncate, if the leader's largest epoch not above this log's is `epoch` and ended at
+        `end_offset`."""
         own_epoch, own_end = self.epoch_end(epoch)
         return truncation_offset(epoch, end_offset, own_epoch, own_end) if epoch > 0 else min(end_offset, self.end)
 
@@ -285,7 +288,7 @@ class QuorumLog:
 
     @contextmanager
     def _whole_or_broken(self, end: Offset | None = None) -> Generator[None]:
-        """A step that fails leaves the log broken, unless it ends where it did (`end`)."""
+        """A block whose failure leaves the log broken, unless the log end is unchanged (`end`)."""
         try:
             yield
         except StorageError:
@@ -297,9 +300,9 @@ class QuorumLog:
     def write_snapshot(
         self, end_offset: Offset, records: Iterable[Message], now: TimestampMs, level: int
     ) -> SnapshotId | None:
-        """Write a snapshot of the log below an offset; None where there is one, or nothing to replace.
+        """Write a snapshot of the log below an offset; None if one exists, or if it would replace nothing.
 
-        Errors: ValueError for an offset inside of a batch or behind the log's end; StorageError.
+        Errors: ValueError for an offset within a batch or above the log end; StorageError.
         """
         if not 0 <= end_offset <= self.end:
             raise ValueError(f"a snapshot up to {end_offset} of a log that ends at {self.end}")
@@ -315,9 +318,9 @@ class QuorumLog:
         return id
 
     def install(self, receipt: SnapshotReceipt, now: TimestampMs) -> None:
-        """Begin again from a snapshot that the leader sent.
+        """Restart the log at the end of a snapshot that the leader sent.
 
-        Errors: CorruptFile when it is damaged; ValueError when the log goes further; StorageError.
+        Errors: CorruptFile if it is damaged; ValueError if the log ends later; StorageError.
         """
         receipt.check()
         if receipt.id <= (self.last_epoch, self.end):
@@ -329,7 +332,7 @@ class QuorumLog:
         self._load_voters()
 
     def clean(self, now: TimestampMs, high_watermark: Offset, retention_bytes: int, retention_ms: int) -> None:
-        """Drop the oldest snapshots that are too old or too much, and the log up to the next one; the newest stays.
+        """Remove the oldest snapshots above the retention limits, and the log up to the next one; the newest is kept.
 
         Errors: StorageError, CorruptFile.
         """
@@ -349,7 +352,7 @@ class QuorumLog:
 
     @property
     def next_cleaning(self) -> TimestampMs:
-        """When `clean` is due."""
+        """The time at which `clean` is due."""
         return self._next_cleaning
 
 

@@ -1,6 +1,6 @@
-"""What every role of a quorum member works with: its log, its stored state, its open requests, and its role.
+"""The part of a quorum member that all roles share: its log, its stored state, its open requests, and its role.
 
-The roles' own work is in `quorum_electing`, `quorum_leading` and `quorum_following`; `quorum` is a member with its role, and
+`quorum_electing`, `quorum_leading` and `quorum_following` have the work of the roles; `quorum` is a member with its role, and
 explains the whole.
 """
 
@@ -32,10 +32,10 @@ from reference.storage.log import Log
 from reference.storage.log_directory import Logger
 
 MAX_EPOCH = LeaderEpoch(2**31 - 1)
-"""No leader can have this epoch: there would be none after it."""
+"""No leader can have this epoch, because no epoch would follow it."""
 
 STORAGE_PAUSE_MS = 1000
-"""How long nothing is tried after the disk has refused."""
+"""The pause in all work after a disk failure."""
 
 PARTITION_NAME = "__cluster_metadata-0"
 
@@ -55,7 +55,7 @@ class Member:
     settings: QuorumSettings
     disk: Disk
     records_log: Log
-    """The log of `__cluster_metadata-0`, whose folder has `quorum-state`; others only read it."""
+    """The log of `__cluster_metadata-0`, whose folder has `quorum-state`; other components only read it."""
     chance: Chance
     now: InitVar[TimestampMs]
     _: KW_ONLY
@@ -66,22 +66,22 @@ class Member:
     log: QuorumLog = field(init=False)
     addresses: Addresses = field(init=False)
     requests: OpenRequests = field(init=False)
-    """The requests of this role that are open."""
+    """The open requests of this role."""
     high_watermark: Offset = field(init=False)
-    """Everything below is committed."""
+    """All records below this offset are committed."""
     stored: QuorumState = field(init=False)
-    """Epoch, leader and vote, as they are on the disk."""
+    """Epoch, leader and vote, as stored on disk."""
     state: RoleState = field(init=False)
-    """What the current role keeps."""
+    """The state of the current role."""
     snapshot_notice: bool = field(init=False)
-    """Whether a snapshot has come in the place of records."""
+    """Whether a snapshot has replaced records."""
     answers: list[tuple[object, Message]] = field(init=False, default_factory=list[tuple[object, Message]])
-    """Responses to be taken, each with its request's token."""
+    """Responses for `take_answers`, each with its request's token."""
     _sends: list[tuple[NodeId, Message]] = field(init=False, default_factory=list[tuple[NodeId, Message]])
     _paused_until: TimestampMs | None = field(init=False, default=None)
 
     def __post_init__(self, now: TimestampMs) -> None:
-        """Start from the stored state, as yet without a role. Errors: StorageError; CorruptFile that names the file."""
+        """Load the stored state; the role is set later. Errors: StorageError; CorruptFile that names the file."""
         self.log = QuorumLog(self.disk, self.records_log, now, self.settings.voters)
         self.addresses = Addresses(self.settings)
         self.requests = OpenRequests(self.settings.request_timeout_ms, self.settings.retry_backoff_ms)
@@ -90,9 +90,9 @@ class Member:
         self.stored = self._read_state()
 
     def _read_state(self) -> QuorumState:
-        """The stored state; the log's last epoch where that is newer, for no file was written then."""
+        """The stored state; with the log's last epoch if that is newer, because then the file was lost."""
         stored = read_quorum_state(self.disk, self.records_log.folder)
-        # In an epoch below those of its own log it could vote where a leader was elected long ago.
+        # In an epoch below those of its own log it could vote again where a leader was elected long ago.
         if stored.leader_epoch < self.log.last_epoch:
             return QuorumState(leader_epoch=self.log.last_epoch)
         return stored
@@ -101,7 +101,7 @@ class Member:
 
     @property
     def voters(self) -> VoterSet:
-        """The latest voters in the log, committed or not; the configuration's where the log names none."""
+        """The latest voters in the log, committed or not; those of the configuration if the log has none."""
         return self.log.history.voters
 
     @property
@@ -110,10 +110,10 @@ class Member:
 
     @property
     def may_stand(self) -> bool:
-        """Whether it may be a candidate: it votes, or the change that removed it is not known to be committed.
+        """Whether it may be a candidate: it is a voter, or its removal is not known to be committed.
 
-        Nodes without that change go by the voters before, and vote for no log that is shorter. Where the removed member alone
-        has the change, none but it can win, and then bring the change about. Its own vote does not count.
+        Nodes without the removal's record use the former voters, and vote only for a log that is as long as theirs. If only
+        the removed member has the record, no other can win, and commit the record. Its own vote does not count.
         """
         history = self.log.history
         return self.is_voter or (
@@ -122,17 +122,17 @@ class Member:
 
     @property
     def others(self) -> tuple[NodeId, ...]:
-        """The voters but this node."""
+        """The voters except this node."""
         return tuple(voter for voter in self.voters.ids if voter != self.node)
 
     @property
     def is_static(self) -> bool:
-        """Whether the voters are the configuration's: then a node that is not among them is a stranger."""
+        """Whether the voters are those of the configuration; requests of other nodes are then refused."""
         return self.kraft_version == 0 and bool(self.settings.voters)
 
     @property
     def kraft_version(self) -> int:
-        """1 where the voters are in the log and can change (KIP-853)."""
+        """1 if the voters are in the log and can change (KIP-853)."""
         return self.log.history.level
 
     @property
@@ -140,12 +140,12 @@ class Member:
         return self.is_voter and len(self.voters) == 1
 
     def address_of(self, peer: NodeId) -> Address | None:
-        """Where a node's controller is reached, as far as this member knows."""
+        """The address of a node's controller; None if this member does not know it."""
         return self.addresses.of(peer, self.voters, self.stored.leader)
 
     @property
     def leader_address(self) -> Address | None:
-        """Where the known leader is reached; None with the voters of the configuration."""
+        """The address of the known leader; None with the voters of the configuration."""
         if self.is_static:
             return None
         leader = self.stored.leader
@@ -157,7 +157,7 @@ class Member:
         return response
 
     def voter_response(self, form: type[messages.VoterResponse], error: ErrorCode) -> messages.VoterResponse:
-        """The answer to a leader's report, with the epoch and leader that this member knows."""
+        """The response to a leader's report, with this member's epoch and leader."""
         return self.with_leader(messages.voter_response(form, error, self.epoch, self.stored.leader))
 
     def name_itself(self, request: Message) -> None:
@@ -169,7 +169,7 @@ class Member:
 
     @property
     def asker(self) -> Asker:
-        """This member, as its requests name it."""
+        """The sender fields of this member's requests."""
         return Asker(self.cluster_id, self.node, self.directory, self.epoch)
 
     @property
@@ -182,7 +182,7 @@ class Member:
 
     @property
     def leader(self) -> NodeId:
-        """The known leader; -1 when there is none."""
+        """The known leader; -1 if there is none."""
         return NO_NODE if self.role is Role.RESIGNED else self.stored.leader
 
     @property
@@ -191,7 +191,7 @@ class Member:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the disk has refused so that only a new start helps: the member does no more, and says so to others."""
+        """Whether the disk failed so that only a restart helps: the member stops its work, and answers requests with an error."""
         return self.log.is_broken
 
     @property
@@ -207,15 +207,15 @@ class Member:
         return self.log.snapshots.latest
 
     def committed(self, start: Offset) -> Iterator[tuple[Offset, Message]]:
-        """The committed metadata records from an offset on, each with its offset; unknown types are left out.
+        """The committed metadata records from an offset on, each with its offset; without control records.
 
-        Errors: OffsetOutOfRange below the log's start, where a snapshot stands instead; CorruptFile that names the log and
+        Errors: OffsetOutOfRange below the log's start, where a snapshot replaces the log; CorruptFile that names the log and
         the offset; StorageError.
         """
         return self.log.records(start, self.high_watermark)
 
     def appended(self, start: Offset) -> Iterator[tuple[Offset, Message]]:
-        """As `committed`, and the uncommitted records, too."""
+        """As `committed`, with the uncommitted records too."""
         return self.log.records(start, self.log.end)
 
     # ---- snapshots
@@ -227,11 +227,11 @@ class Member:
 
     @property
     def bootstrap_records(self) -> list[Message]:
-        """What this node was formatted with, for the first active controller to append."""
+        """The records that the node was formatted with, which the first active controller appends."""
         return self.log.snapshots.bootstrap
 
     def take_snapshot_notice(self) -> bool:
-        """Whether a snapshot has come in the place of records since the last call."""
+        """Whether a snapshot has replaced records since the last call."""
         notice, self.snapshot_notice = self.snapshot_notice, False
         return notice
 
@@ -241,10 +241,10 @@ class Member:
         """Write a snapshot of the committed log below an offset, so that the log's beginning may be deleted.
 
         `end_offset` is `high_watermark`, or an earlier one; `level` is the metadata.version there.
-        None where a snapshot already reaches so far.
-        Errors: ValueError for an offset that is not committed or inside of a batch; StorageError, and there is none.
+        None if a snapshot exists at or above the offset.
+        Errors: ValueError for an offset that is not committed or within a batch; StorageError; then nothing is written.
         """
-        # What is not committed may still go: no snapshot must hold it.
+        # Uncommitted records may still be truncated: a snapshot must not contain them.
         if end_offset > self.high_watermark:
             raise ValueError(f"a snapshot up to {end_offset}, where {self.high_watermark} is committed")
         id = self.log.write_snapshot(end_offset, records, now, level)
@@ -253,7 +253,7 @@ class Member:
         return id
 
     def clean(self, now: TimestampMs) -> None:
-        """Drop what metadata.max.retention.bytes and .ms say."""
+        """Delete snapshots and log by metadata.max.retention.bytes and .ms."""
         settings = self.settings
         try:
             self.log.clean(now, self.high_watermark, settings.retention_bytes, settings.retention_ms)
@@ -263,16 +263,16 @@ class Member:
     # ---- outputs
 
     def has_news(self, applied: Offset) -> bool:
-        """Whether there are requests, answers, a snapshot, or committed records from `applied` on to be taken."""
+        """Whether there are requests, responses, a snapshot, or committed records from `applied` on to take."""
         return bool(self._sends or self.answers) or self.snapshot_notice or applied < self.high_watermark
 
     def take_sends(self) -> list[tuple[NodeId, Message]]:
-        """The requests that are to be sent, since the last call."""
+        """The requests to send, since the last call."""
         sends, self._sends = self._sends, []
         return sends
 
     def take_answers(self) -> list[tuple[object, Message]]:
-        """The responses to requests that had to wait, by their tokens, since the last call."""
+        """The responses to delayed requests, with their tokens, since the last call."""
         answers, self.answers = self.answers, []
         return answers
 
@@ -281,7 +281,7 @@ class Member:
         self._sends.append((peer, request))
 
     def attempt(self, step: Callable[[], None], now: TimestampMs) -> None:
-        """Take a step; where the disk refuses, nothing more is tried for STORAGE_PAUSE_MS."""
+        """Do a step; after a disk failure pause all work for STORAGE_PAUSE_MS."""
         try:
             step()
         except StorageError as error:
@@ -292,7 +292,7 @@ class Member:
         self.say("error", f"{PARTITION_NAME}: {text}")
 
     def trace_step(self, action: str, arguments: Mapping[str, Any] | None = None) -> None:
-        """One line of the trace: the step, its arguments as the specification names them, and the state after it."""
+        """Write one row of the trace: the step, its arguments by the specification's names, and the state after it."""
         if self.trace is not None:
             state: dict[str, Any] = {
                 "node": self.node,
@@ -308,7 +308,7 @@ class Member:
     # ---- roles
 
     def change(self, state: RoleState, stored: QuorumState) -> None:
-        """Take another role, or another epoch: first on the disk. Errors: StorageError, and nothing has changed."""
+        """Change the role or the epoch, on disk first. Errors: StorageError; then nothing has changed."""
         assert (self.role, state.role) in TRANSITIONS, f"{self.role.value} to {state.role.value}"
         assert stored.leader_epoch >= self.epoch, f"epoch {stored.leader_epoch} after {self.epoch}"
         removed = self.role is Role.LEADER and state.role is Role.RESIGNED
@@ -319,7 +319,7 @@ class Member:
         self._store(stored)
         before, self.state = self.state, state
         before.end()
-        if is_new:  # and not where a vote was given: what was asked before is still of use
+        if is_new:  # not for a vote in the same epoch and role: open requests remain useful
             self.requests.reset()
 
     def _store(self, stored: QuorumState) -> None:
@@ -332,9 +332,9 @@ class Member:
             self.stored = stored
 
     def stored_with(self, epoch: LeaderEpoch, leader: NodeId) -> QuorumState:
-        """What is stored of an epoch, with the vote in it if there was one."""
-        # A vote is of one epoch: carried into the next it would bar this member from a second candidate, or count as
-        # given.
+        """The state to store for an epoch, with this member's vote if it voted in that epoch."""
+        # A vote belongs to one epoch. In the next one it would count as given, and bar this member from voting for another
+        # candidate.
         if epoch != self.epoch:
             return QuorumState(leader, epoch)
         return QuorumState(leader, epoch, self.stored.voted, self.stored.voted_directory)
@@ -347,10 +347,10 @@ class Member:
     # ---- refusing requests
 
     def voter_error(self, sender: NodeId, epoch: LeaderEpoch) -> ErrorCode:
-        """The error of a request that only another voter may send to a voter."""
+        """The error code of a request that only another voter may send to a voter."""
         if self.log.is_broken:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        # A deposed leader learns of the newer epoch by this error.
+        # This error reports the newer epoch to a deposed leader.
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if sender == self.node or epoch >= MAX_EPOCH:
@@ -360,7 +360,7 @@ class Member:
         return ErrorCode.INVALID_REQUEST if sender < 0 else ErrorCode.NONE
 
     def leader_error(self, epoch: LeaderEpoch) -> ErrorCode:
-        """The error of a request for the leader of an epoch."""
+        """The error code of a request for the leader of an epoch."""
         if self.log.is_broken:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if epoch < self.epoch:
@@ -374,5 +374,5 @@ class Member:
         return cluster_id is not None and cluster_id != self.cluster_id
 
     def is_meant(self, voter: NodeId, directory: UUID) -> bool:
-        """Whether a request names this voter, or no node."""
+        """Whether a request names this voter, or no voter."""
         return voter in (NO_NODE, self.node) and directory in (NO_UUID, self.directory)

@@ -1,6 +1,6 @@
-"""The messages between members of the quorum: each names one topic with one partition, `__cluster_metadata-0`.
+"""The messages between members of the quorum; each has one topic with one partition, `__cluster_metadata-0`.
 
-They are built and read here; a message about any other partition is refused. Source: org.apache.kafka.raft.RaftUtil.
+This module builds and reads them; a message about another partition is refused. Source: org.apache.kafka.raft.RaftUtil.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ABOUT_THE_PARTITION: dict[type[Message], type[Message]] = {
     FetchRequest: FetchResponse,
     FetchSnapshotRequest: FetchSnapshotResponse,
 }
-"""The requests whose responses say who leads the metadata partition."""
+"""The requests whose responses name the leader of the metadata partition."""
 
 
 class Asker(NamedTuple):
@@ -62,7 +62,7 @@ class Asker(NamedTuple):
 
 
 def of_metadata(topics: Sequence[Any]) -> Any | None:
-    """The entry for the metadata partition in a message's topics; None when they are not just that."""
+    """The metadata partition's entry in a message's topics; None if there is any other entry, or none."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
@@ -73,7 +73,7 @@ def of_metadata(topics: Sequence[Any]) -> Any | None:
 
 
 def of_metadata_by_id(topics: Sequence[Any]) -> Any | None:
-    """As `of_metadata` for fetches, which name the topic by its id: before version 13 none can (Kafka 4.3.1 refuses them)."""
+    """As `of_metadata` for fetches, which have the topic's id; versions before 13 have none (Kafka 4.3.1 refuses them)."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
@@ -81,7 +81,7 @@ def of_metadata_by_id(topics: Sequence[Any]) -> Any | None:
 
 
 def answered(response: Any) -> Any | None:
-    """What a response says of the metadata partition; None where it says nothing of that, or is an error as a whole."""
+    """The metadata partition's entry in a response; None if it has none, or an error at its top level."""
     if response.error_code != ErrorCode.NONE:
         return None
     return (
@@ -90,7 +90,7 @@ def answered(response: Any) -> Any | None:
 
 
 def bytes_of(field: Records) -> Buffer:
-    """The bytes of a records field that came in a message; none for null."""
+    """The bytes of a received records field; empty for null."""
     return cast(Buffer, field) if isinstance(field, bytes | bytearray | memoryview) else b""
 
 
@@ -106,7 +106,7 @@ def _index(partition: Any) -> int:
 
 
 def vote_request(asker: Asker, voter: NodeId, last: tuple[LeaderEpoch, Offset], *, pre_vote: bool) -> VoteRequest:
-    """Ask a voter for its vote, or whether it would give it. `last` is the candidate's last epoch and its log's end."""
+    """Request a voter's vote or pre-vote. `last` is the candidate's last epoch and its log end offset."""
     partition = VoteRequest.PartitionData(
         replica_epoch=asker.epoch,
         replica_id=asker.node,
@@ -120,7 +120,7 @@ def vote_request(asker: Asker, voter: NodeId, last: tuple[LeaderEpoch, Offset], 
 
 
 def meant_for(request: VotersRequest, directory: UUID) -> VotersRequest:
-    """Name the directory of the voter that a request is for: the node with another one must not take it."""
+    """Set the directory of the voter that a request is for, so that the same node with another directory refuses it."""
     request.topics[0].partitions[0].voter_directory_id = directory
     return request
 
@@ -142,7 +142,7 @@ def begin_request(asker: Asker, voter: NodeId) -> BeginQuorumEpochRequest:
 
 
 def end_request(asker: Asker, successors: Sequence[tuple[NodeId, UUID]]) -> EndQuorumEpochRequest:
-    """Informs a voter that the leader has resigned, with the preferred successors and their directories, the best first."""
+    """Informs a voter that the leader has resigned; `successors` are voters and their directories, the preferred first."""
     partition = EndQuorumEpochRequest.PartitionData(
         leader_id=asker.node,
         leader_epoch=asker.epoch,
@@ -157,13 +157,13 @@ def end_request(asker: Asker, successors: Sequence[tuple[NodeId, UUID]]) -> EndQ
 
 
 def successors_in(partition: EndQuorumEpochRequest.PartitionData) -> list[tuple[NodeId, UUID]]:
-    """The preferred successors and their directories, by the field of either version."""
+    """The preferred successors and their directories, from the field of either version."""
     named = [(each.candidate_id, each.candidate_directory_id) for each in partition.preferred_candidates]
     return named or [(id, NO_UUID) for id in partition.preferred_successors]
 
 
 def voter_response(form: type[VoterResponse], error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> VoterResponse:
-    """A voter's answer to Vote, BeginQuorumEpoch or EndQuorumEpoch, with the epoch and leader that it knows."""
+    """A voter's response to Vote, BeginQuorumEpoch or EndQuorumEpoch, with its epoch and leader."""
     of = cast(Any, form)
     partition = of.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch)
     return of(topics=[of.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])])
@@ -208,7 +208,7 @@ def fetch_response(
     records: bytes = b"",
     compared: Comparison = IN_LINE,
 ) -> FetchResponse:
-    """A leader's answer, or a refusal that names the epoch and leader that the member knows."""
+    """A leader's response, or a refusal with the member's epoch and leader."""
     _, known_epoch, known_end = compared
     partition = FetchResponse.PartitionData(
         partition_index=PARTITION,
@@ -234,7 +234,7 @@ def fetch_response(
 def fetch_snapshot_request(
     asker: Asker, id: tuple[LeaderEpoch, Offset], position: int, max_bytes: int
 ) -> FetchSnapshotRequest:
-    """Ask for the next piece of a snapshot."""
+    """Request the next piece of a snapshot."""
     partition = FetchSnapshotRequest.PartitionSnapshot(
         partition=PARTITION,
         current_leader_epoch=asker.epoch,
@@ -256,7 +256,7 @@ def fetch_snapshot_response(
     position: int = 0,
     data: bytes = b"",
 ) -> FetchSnapshotResponse:
-    """A piece of a snapshot, or a refusal that names the epoch and leader that the member knows."""
+    """A piece of a snapshot, or a refusal with the member's epoch and leader."""
     partition = FetchSnapshotResponse.PartitionSnapshot(
         index=PARTITION,
         error_code=error,
@@ -274,13 +274,13 @@ def fetch_snapshot_response(
 
 
 def describe_response(partition: DescribeQuorumResponse.PartitionData) -> DescribeQuorumResponse:
-    """The leader's view of the quorum; the caller adds the nodes' addresses."""
+    """The response with the leader's view of the quorum; the caller adds the nodes' addresses."""
     topic = DescribeQuorumResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return DescribeQuorumResponse(topics=[topic])
 
 
 def unknown_described(body: DescribeQuorumRequest) -> DescribeQuorumResponse | None:
-    """A refusal of each partition that is asked for, unless that is the metadata log's partition and it alone."""
+    """The refusal of a request for other partitions than the metadata log's one; None for a request for exactly that."""
     asked = [(topic.topic_name, each.partition_index) for topic in body.topics for each in topic.partitions]
     if asked == [(METADATA_TOPIC, 0)] and len(body.topics) == 1:
         return None

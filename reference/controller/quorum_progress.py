@@ -1,4 +1,4 @@
-"""The other members of the quorum, as their leader knows them from their fetches.
+"""The leader's record of the other members' progress, from their fetches.
 
 Source: org.apache.kafka.raft.LeaderState (ReplicaState, updateVoterAndObserverStates).
 """
@@ -14,27 +14,27 @@ from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
 from reference.protocol.primitives import NO_OFFSET, NO_TIMESTAMP, NO_UUID, NodeId, Offset, TimestampMs
 
 MAX_OBSERVERS = 1000
-"""Members without a vote that a leader remembers."""
+"""The most observers that a leader records."""
 
 OBSERVER_SESSION_MS = 300_000
-"""After this time without a fetch an observer is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
+"""The time without a fetch after which an observer is dropped (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """Another member's progress, as the leader knows it from its fetches."""
+    """Another member's progress, from its fetches."""
 
     directory: UUID = NO_UUID
     end: Offset = NO_OFFSET
-    """Up to where its log is durable; -1 before its first fetch in this epoch."""
+    """The end of its durable log; -1 before its first fetch in this epoch."""
     last_fetch: TimestampMs = NO_TIMESTAMP
     leader_end_then: Offset = NO_OFFSET
-    """Where the leader's log ended at that fetch."""
+    """The leader's log end offset at that fetch."""
     caught_up: TimestampMs = NO_TIMESTAMP
-    """When it last had all that the leader had."""
+    """The last time at which it had the leader's whole log."""
 
     def fetched(self, end: Offset, leader_end: Offset, now: TimestampMs) -> None:
-        """The member has asked for records from `end` on."""
+        """Record a fetch from `end`."""
         if end >= leader_end:
             self.caught_up = max(now, self.caught_up)
         elif 0 < self.leader_end_then <= end:
@@ -50,17 +50,17 @@ Replica = tuple[NodeId, UUID]
 
 @dataclass(slots=True, eq=False)
 class Members:
-    """The voters but the leader, and the observers."""
+    """The voters except the leader, and the observers."""
 
     voters: dict[NodeId, Progress]
     observers: dict[Replica, Progress] = field(default_factory=dict[Replica, Progress])
     fetched: set[NodeId] = field(default_factory=set[NodeId])
-    """Voters that have fetched since a majority last had."""
+    """Voters that have fetched since the check-quorum timer last restarted."""
 
     def count_by(self, voters: VoterSet, others: Sequence[NodeId]) -> None:
-        """Take over what is known of each voter's progress; a member that is no voter any more is an observer.
+        """Keep the progress of each member under a new voter set; a member that is no voter any more becomes an observer.
 
-        `others` are the new voters but the leader.
+        `others` are the new voters except the leader.
         """
         former = {(id, progress.directory): progress for id, progress in self.voters.items()}
         self.voters = {}
@@ -73,7 +73,7 @@ class Members:
         self.fetched &= self.voters.keys()
 
     def observer_fetched(self, id: NodeId, directory: UUID, end: Offset, leader_end: Offset, now: TimestampMs) -> None:
-        """A member without a vote has asked for records from `end` on."""
+        """Record an observer's fetch from `end`."""
         self.drop_silent(now)
         key = id, directory
         if key in self.observers or len(self.observers) < MAX_OBSERVERS:

@@ -1,4 +1,4 @@
-"""Open requests to other members: one at a time for each member, and a pause after a failure.
+"""Open requests to other members: at most one per member, and a pause after a failure.
 
 Source: org.apache.kafka.raft.RequestManager.
 """
@@ -10,7 +10,7 @@ from reference.protocol.schema import Message
 
 
 class OpenRequests:
-    """The open questions of one member."""
+    """The open requests of one member."""
 
     def __init__(self, timeout_ms: int, backoff_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -23,7 +23,7 @@ class OpenRequests:
         return bool(self._open)
 
     def may_ask(self, peer: NodeId) -> bool:
-        """Whether nothing is open with a member and no pause holds. `tick` has been called for now."""
+        """Whether no request to a member is open, and no pause runs. The caller has called `tick` for the present time."""
         return peer not in self._open and peer not in self._pauses
 
     def is_pausing(self, peer: NodeId) -> bool:
@@ -33,7 +33,7 @@ class OpenRequests:
         self._open[peer] = (request, now + self._timeout_ms)
 
     def close(self, peer: NodeId, request: Message) -> bool:
-        """An answer has come, or will not come; False when this very request is not open any more, or never was."""
+        """Close a request that has its response, or will get none; False if this request object is not open."""
         found = self._open.get(peer)
         if found is None or found[0] is not request:
             return False
@@ -44,12 +44,12 @@ class OpenRequests:
         self._pauses[peer] = now + self._backoff_ms
 
     def reset(self) -> None:
-        """A new role: answers to requests of the old one are ignored."""
+        """Drop all open requests when a new role begins: their responses are ignored."""
         self._open.clear()
         self._pauses.clear()
 
     def tick(self, now: TimestampMs) -> None:
-        """Give up requests that timed out; end pauses."""
+        """Drop requests that timed out, and end pauses."""
         for peer in [peer for peer, (_, deadline) in self._open.items() if deadline <= now]:
             del self._open[peer]
             self.pause(peer, now)
@@ -57,6 +57,6 @@ class OpenRequests:
             del self._pauses[peer]
 
     def next_deadline(self) -> TimestampMs | None:
-        """When `tick` changes something next."""
+        """The time of the next change by `tick`; None if there is none."""
         times = [deadline for _, deadline in self._open.values()] + list(self._pauses.values())
         return min(times, default=None)

@@ -1,8 +1,9 @@
-"""The roles of a quorum member, and the steps between them.
+"""The roles of a quorum member, and the transitions between them.
 
-What a role keeps is one value, which is replaced with the role: `Leader` (`quorum_leading`), `Follower` (`quorum_following`),
-`Prospective` and `Candidate` (`quorum_electing`), `Unattached` and `Resigned`. Epoch, vote and leader are not among it: they
-survive a change of role and a crash (`quorum_state`). Source: KIP-595, KIP-996; org.apache.kafka.raft.QuorumState.
+The state of a role is one value, which is replaced with the role: `Leader` (`quorum_leading`), `Follower`
+(`quorum_following`), `Prospective` and `Candidate` (`quorum_electing`), `Unattached` and `Resigned`. Epoch, vote and leader
+are not part of it: they survive a change of role and a crash (`quorum_state`). Source: KIP-595, KIP-996;
+org.apache.kafka.raft.QuorumState.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from typing import ClassVar, Protocol
 from reference.protocol.primitives import NodeId, TimestampMs
 
 NEVER = TimestampMs(2**63 - 1)
-"""A deadline that is none."""
+"""No deadline."""
 
 
 class Role(Enum):
     """A member's role in its epoch."""
 
     UNATTACHED = "unattached"
-    """It knows of no leader, or cannot reach it, and waits for one."""
+    """The member knows no leader, or cannot reach it, and waits for one."""
     PROSPECTIVE = "prospective"
-    """It asks whether it would win an election, without a new epoch (pre-vote)."""
+    """The member requests pre-votes, without a new epoch, to learn whether it would win an election."""
     CANDIDATE = "candidate"
-    """It has voted for itself in a new epoch and asks for votes."""
+    """The member has voted for itself in a new epoch and requests votes."""
     LEADER = "leader"
     FOLLOWER = "follower"
     RESIGNED = "resigned"
-    """It led this epoch, and will not lead it again."""
+    """The member led this epoch, and will not lead it again."""
 
 
 TRANSITIONS: dict[tuple[Role, Role], str] = {
@@ -53,29 +54,29 @@ TRANSITIONS: dict[tuple[Role, Role], str] = {
     (Role.RESIGNED, Role.UNATTACHED): "a newer epoch, or the election timeout is over",
     (Role.RESIGNED, Role.FOLLOWER): "a leader of a newer epoch is known",
 }
-"""The steps from role to role, and why they are taken; any other is a mistake of ours."""
+"""The transitions between roles, with their causes; any other is a bug of this module."""
 
 OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
-"""The roles of a member without a vote, but for a leader that is removed: until that is committed it may stand (`may_stand`)."""
+"""The roles of an observer. A removed leader may also be a candidate until its removal is committed (`may_stand`)."""
 
 
 class RoleState(Protocol):
-    """What a role keeps."""
+    """The state of a role."""
 
     role: ClassVar[Role]
 
     @property
     def deadline(self) -> TimestampMs:
-        """When the role has something to do next."""
+        """The time of the role's next work."""
         ...
 
     def end(self) -> None:
-        """Another role has begun."""
+        """Clean up when another role begins."""
 
 
 @dataclass(slots=True, eq=False)
 class Timed:
-    """A role that only waits until its deadline, and leaves nothing behind."""
+    """A role that only waits until its deadline, and needs no cleanup."""
 
     deadline: TimestampMs
 
@@ -92,6 +93,6 @@ class Unattached(Timed):
 class Resigned(Timed):
     role: ClassVar[Role] = Role.RESIGNED
     successors: list[NodeId]
-    """The voters by how much of the log they have, the most first."""
+    """The other voters by their log end offsets, the highest first."""
     unaware: set[NodeId]
     """Voters that have not acknowledged the resignation."""

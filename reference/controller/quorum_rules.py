@@ -1,4 +1,4 @@
-"""The quorum's decisions as rules over plain numbers: granting votes, and how far the log is committed.
+"""The quorum's decisions as rules over plain numbers: granting votes, and advancing the high watermark.
 
 Source: KIP-595, KIP-996; org.apache.kafka.raft.UnattachedState, LeaderState, KafkaRaftClient.
 """
@@ -11,7 +11,7 @@ from reference.protocol.primitives import NO_NODE, LeaderEpoch, NodeId, Offset
 
 
 def is_up_to_date(epoch: LeaderEpoch, end: Offset, own_epoch: LeaderEpoch, own_end: Offset) -> bool:
-    """Whether a log that ends with a record of `epoch` before `end` has all that a majority may have committed.
+    """Whether a log that ends at `end` with a record of `epoch` has all records that the own log may have committed.
 
     post: epoch >= own_epoch or not __return__
     post: epoch != own_epoch or __return__ == (end >= own_end)
@@ -21,9 +21,9 @@ def is_up_to_date(epoch: LeaderEpoch, end: Offset, own_epoch: LeaderEpoch, own_e
 
 
 def grants_vote(candidate: NodeId, voted: NodeId, leader: NodeId, up_to_date: bool) -> bool:
-    """Whether a voter that neither leads nor follows gives its vote of this epoch (`voted`, `leader`: -1 for none).
+    """Whether a voter that neither leads nor follows grants its vote of this epoch (`voted`, `leader`: -1 for none).
 
-    One vote an epoch: the node that had it gets it again, no other node does. A known leader has won the epoch already.
+    One vote per epoch: a repeated request of the same node is granted, no other. A known leader has already won the epoch.
 
     pre: candidate >= 0 and voted >= -1 and leader >= -1
     post: voted in (-1, candidate) or not __return__
@@ -36,15 +36,15 @@ def grants_vote(candidate: NodeId, voted: NodeId, leader: NodeId, up_to_date: bo
 
 
 def majority_end(ends: Sequence[Offset]) -> Offset:
-    """The greatest offset that a majority has reached; `ends` holds one durable log end for each voter."""
+    """The highest offset that a majority has reached; `ends` has one durable log end per voter."""
     return sorted(ends, reverse=True)[len(ends) // 2]
 
 
 def next_commit(current: Offset, reached: Offset, epoch_start: Offset) -> Offset:
-    """The leader's new high watermark when a majority has `reached` an offset.
+    """The leader's new high watermark after a majority has `reached` an offset.
 
-    Records of earlier epochs commit only together with one of the leader's own, which begins at `epoch_start`: a majority
-    alone does not keep them from being replaced by a later leader (Raft, section 5.4.2).
+    Records of earlier epochs are committed only together with one of the leader's own epoch, which begins at `epoch_start`. A
+    majority alone does not prevent a later leader from replacing them (Raft, section 5.4.2).
 
     pre: current >= 0
     post: __return__ >= current
@@ -55,9 +55,9 @@ def next_commit(current: Offset, reached: Offset, epoch_start: Offset) -> Offset
 
 
 def truncation_offset(epoch: LeaderEpoch, end: Offset, own_epoch: LeaderEpoch, own_end: Offset) -> Offset:
-    """Where a follower cuts its log when the leader's `epoch` ended at `end`.
+    """The offset at which a follower truncates its log if the leader's `epoch` ended at `end`.
 
-    `own_epoch` is the follower's largest epoch up to that one, and `own_end` where it ended.
+    `own_epoch` is the follower's largest epoch not above that one, and `own_end` its end offset.
 
     pre: own_epoch <= epoch and end >= 0 and own_end >= 0
     post: __return__ <= own_end
@@ -67,9 +67,10 @@ def truncation_offset(epoch: LeaderEpoch, end: Offset, own_epoch: LeaderEpoch, o
 
 
 def successor_delay_ms(position: int, successors: int, max_ms: int) -> int:
-    """How long the voter at a position of the resigned leader's list waits before it is a candidate: the first not at all.
+    """How long the voter at a position of the resigned leader's list waits before it becomes a candidate; the first does not
+    wait.
 
-    The others wait in steps that double, so that the best log is first; a voter that is not listed (-1) waits longest.
+    The waits of the others double, so that the voter with the best log comes first; one that is not listed (-1) waits longest.
 
     pre: -1 <= position < successors and 0 <= successors <= 7 and 0 <= max_ms <= 1000
     post: 0 <= __return__ <= max_ms

@@ -1,9 +1,9 @@
 """Snapshots of the cluster's metadata: files `OFFSET-EPOCH.checkpoint` beside the log.
 
-A snapshot holds the state after the log below OFFSET; EPOCH is that of the last record in it. The file is a row of record
-batches: first a control batch with the header (the time of the last record in it), then metadata records, last a control
-batch with the footer. It is written under another name (`.checkpoint.part`), flushed and renamed, so that whatever bears
-the name is whole; it never changes after that.
+A snapshot has the state after the log below OFFSET; EPOCH is that of the last record in it. The file is a sequence of record
+batches: a control batch with the header (the timestamp of the last record), metadata records, and a control batch with the
+footer. It is written under another name (`.checkpoint.part`), flushed and renamed, so that a file with the final name is
+whole; it never changes after that.
 Source: KIP-630; org.apache.kafka.snapshot.Snapshots, RecordsSnapshotWriter.
 """
 
@@ -40,15 +40,15 @@ SUFFIX = ".checkpoint"
 PARTIAL_SUFFIX = ".checkpoint.part"
 NAME = re.compile(r"(\d{20})-(\d{10})" + re.escape(SUFFIX))
 BOOTSTRAP_NAME = "bootstrap.checkpoint"
-"""Records that the formatting tool leaves for the first active controller; a snapshot in its form, not by its name."""
+"""Records of the formatting tool for the first active controller; in a snapshot's format, under another name."""
 BATCH_RECORDS = 1000
-"""How many records one batch of a snapshot holds."""
+"""The number of records in one batch of a snapshot."""
 MAX_BATCH_BYTES = 16 * 1024 * 1024
-"""A batch of a snapshot that says to be longer is damaged: metadata are written in batches of 8 MiB at most."""
+"""A longer batch of a snapshot is damaged: metadata are written in batches of at most 8 MiB."""
 
 
 class SnapshotId(NamedTuple):
-    """Up to where a snapshot reaches; ids compare as logs do, by epoch first."""
+    """The end of a snapshot; ids compare as logs do, by epoch first."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -60,11 +60,11 @@ class SnapshotId(NamedTuple):
 
 
 BOOTSTRAP = SnapshotId(FIRST_EPOCH, FIRST_OFFSET)
-"""The bootstrap snapshot of a formatted node. It is not sent: the first leader appends its records to the log."""
+"""The bootstrap snapshot of a formatted node. It is not sent to others: the first leader appends its records to the log."""
 
 
 class SnapshotReceipt:
-    """A snapshot that is being fetched, piece by piece."""
+    """A snapshot that is fetched in pieces."""
 
     def __init__(self, disk: Disk, folder: Path, id: SnapshotId) -> None:
         """Errors: StorageError."""
@@ -79,11 +79,11 @@ class SnapshotReceipt:
 
     @property
     def size(self) -> int:
-        """How many bytes have come."""
+        """The number of received bytes."""
         return self._file.size
 
     def append(self, data: Buffer) -> None:
-        """Take the next piece. Errors: StorageError."""
+        """Append the next piece. Errors: StorageError."""
         try:
             self._file.append(data)
         except OSError as error:
@@ -100,7 +100,7 @@ class SnapshotReceipt:
             self._disk.remove(self._path)
 
     def freeze(self) -> None:
-        """Make it a snapshot, durably. Errors: StorageError."""
+        """Store the file as a snapshot, durably. Errors: StorageError."""
         try:
             self._file.flush()
             self._disk.rename(self._path, self._path.with_name(self.id.file_name))
@@ -110,12 +110,12 @@ class SnapshotReceipt:
 
 
 class Snapshots:
-    """The snapshots of one folder, by age."""
+    """The snapshots of one folder, sorted by id."""
 
     def __init__(self, disk: Disk, folder: Path, log_start: Offset) -> None:
-        """Find them; those that end before the log starts, and unfinished ones, are removed.
+        """Find the snapshots; remove unfinished ones, and those that end below the log's start.
 
-        Errors: StorageError; CorruptFile for what the node was formatted with.
+        Errors: StorageError; CorruptFile for invalid bootstrap records.
         """
         self._disk = disk
         self._folder = folder
@@ -133,7 +133,7 @@ class Snapshots:
         self.bootstrap = self._read_bootstrap()
 
     def _read_bootstrap(self) -> list[Message]:
-        """What the node was formatted with. Errors: CorruptFile, StorageError."""
+        """The records that the node was formatted with. Errors: CorruptFile, StorageError."""
         path = self._folder.parent / BOOTSTRAP_NAME  # beside the folder of the metadata log
         try:
             return [*records_in(self._disk.open_file(path), path)] if self._disk.exists(path) else []
@@ -149,11 +149,11 @@ class Snapshots:
         return self.ids[-1] if self.ids else None
 
     def path(self, id: SnapshotId) -> Path:
-        """Where a snapshot lies."""
+        """The file of a snapshot."""
         return self._folder / id.file_name
 
     def size_bytes(self, id: SnapshotId) -> int:
-        """Bytes of a snapshot. Errors: StorageError."""
+        """The size of a snapshot. Errors: StorageError."""
         try:
             return self._disk.size_of(self.path(id))
         except OSError as error:
@@ -167,7 +167,7 @@ class Snapshots:
             raise _storage_error(self.path(id), error) from error
 
     def records(self, id: SnapshotId) -> Iterator[Message]:
-        """The metadata records of a snapshot; types that this node does not know are left out.
+        """The metadata records of a snapshot; unknown types as `UnknownRecord`.
 
         Errors: CorruptFile that names the file; StorageError.
         """
@@ -189,7 +189,7 @@ class Snapshots:
             raise _storage_error(path, error) from error
 
     def last_contained_timestamp(self, id: SnapshotId) -> TimestampMs:
-        """The time of the last record that a snapshot stands for. Errors: CorruptFile, StorageError."""
+        """The timestamp of the last record that a snapshot covers. Errors: CorruptFile, StorageError."""
         path = self.path(id)
         try:
             first = next(_batches(self._disk.open_file(path), path), None)
@@ -207,9 +207,9 @@ class Snapshots:
         level: int = NEWEST_LEVEL,
         voters: Sequence[tuple[ControlType, Message]] = (),
     ) -> None:
-        """Write a snapshot durably; `times` are that of the last record in it and now.
+        """Write a snapshot durably; `times` are the timestamp of the last record in it, and now.
 
-        Errors: StorageError, and there is none.
+        Errors: StorageError; then there is no snapshot.
         """
         receipt = SnapshotReceipt(self._disk, self._folder, id)
         try:
@@ -221,18 +221,18 @@ class Snapshots:
             raise
 
     def receive(self, id: SnapshotId) -> SnapshotReceipt:
-        """Begin to fetch a snapshot. Errors: StorageError."""
+        """Begin to receive a snapshot. Errors: StorageError."""
         return SnapshotReceipt(self._disk, self._folder, id)
 
     def take(self, receipt: SnapshotReceipt) -> None:
-        """A snapshot is all there. Errors: StorageError."""
+        """Add a snapshot that was received completely. Errors: StorageError."""
         receipt.freeze()
         if receipt.id not in self.ids:
             self.ids.append(receipt.id)
             self.ids.sort()
 
     def forget_below(self, end_offset: Offset) -> int:
-        """Remove the snapshots that end before an offset; gives how many there were. Errors: StorageError."""
+        """Remove the snapshots that end below an offset; return their number. Errors: StorageError."""
         gone = [each for each in self.ids if each.end_offset < end_offset]
         for each in gone:
             try:
@@ -244,7 +244,7 @@ class Snapshots:
 
 
 def format_voters(disk: Disk, folder: Path, records: Sequence[tuple[ControlType, Message]], now: TimestampMs) -> None:
-    """Write the bootstrap snapshot of a new node: who the first voters are. `folder` is that of the metadata log.
+    """Write the bootstrap snapshot of a new node with the first voters. `folder` is that of the metadata log.
 
     Errors: StorageError.
     """
@@ -256,13 +256,13 @@ def format_voters(disk: Disk, folder: Path, records: Sequence[tuple[ControlType,
 
 
 def write_bootstrap(disk: Disk, folder: Path, records: Sequence[Message], now: TimestampMs) -> None:
-    """Leave records for the first active controller. Errors: OSError."""
+    """Write the bootstrap records for the first active controller. Errors: OSError."""
     data = b"".join(snapshot_batches(FIRST_EPOCH, records, (now, now), NEWEST_LEVEL, ()))
     disk.write_file(folder / BOOTSTRAP_NAME, data)
 
 
 def records_in(file: File, path: Path) -> Iterator[Message]:
-    """The metadata records of a snapshot's file. Errors: CorruptFile, OSError."""
+    """The metadata records of a snapshot file. Errors: CorruptFile, OSError."""
     footer = False
     try:
         for index, batch in enumerate(_batches(file, path)):
@@ -294,7 +294,7 @@ def _batches(file: File, path: Path) -> Iterator[Batch]:
 
 
 def _batch_size(head: bytes, path: Path, position: int) -> int:
-    whole_batch_size(head, 0)  # refuses lengths and formats that cannot be
+    whole_batch_size(head, 0)  # raises for invalid lengths and formats
     size = 12 + int.from_bytes(head[8:12], "big", signed=True)
     if len(head) < HEADER_BYTES or not HEADER_BYTES <= size <= MAX_BATCH_BYTES:
         raise CorruptFile(f"{path}: no snapshot: no batch at {position}")
@@ -316,7 +316,7 @@ def snapshot_batches(
     level: int,
     voters: Sequence[tuple[ControlType, Message]],
 ) -> Iterator[bytearray]:
-    """The batches of a snapshot; `voters` are the control records that say who votes, where the log does."""
+    """The batches of a snapshot; `voters` are the control records with the voters, if the log has them."""
     last_timestamp, now = times
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp)
     head = [(ControlType.SNAPSHOT_HEADER, header), *voters]

@@ -1,4 +1,4 @@
-"""What a voter must never forget: the epoch, and its vote in it. The file `quorum-state`.
+"""The durable state of a voter: the epoch, the leader, and its vote in the epoch. The file `quorum-state`.
 
 Source: KIP-595; org.apache.kafka.raft.FileQuorumStateStore (JSON, data_version 1).
 """
@@ -25,11 +25,11 @@ class QuorumState:
     leader_epoch: LeaderEpoch = FIRST_EPOCH
     voted: NodeId = NO_NODE
     voted_directory: UUID = NO_UUID
-    """The directory of the node that has the vote, where the log names the voters (KIP-853)."""
+    """The directory of the node that has the vote, if the voters are in the log (KIP-853)."""
 
 
 def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
-    """The stored state; epoch 0 where none was stored. Errors: CorruptFile."""
+    """The stored state; epoch 0 if there is no file. Errors: CorruptFile."""
     path = folder / "quorum-state"
     if not disk.exists(path):
         return QuorumState()

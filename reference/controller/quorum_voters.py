@@ -1,11 +1,11 @@
 """The voters of the quorum, and how they change: one voter at a time, by records of the log (KIP-853).
 
-A *voter* is a node with one data directory: the same node with a new disk is another voter, for it has forgotten its votes and
-its log. A voter set is in force from the moment when a member appends it, committed or not; a truncation takes it back. Two sets
-that differ by one voter have a member in common in any two majorities.
+A *voter* is a node with one data directory. The same node with a new disk is another voter, because it has lost its votes and
+its log. A voter set is in force when a member appends it, committed or not; a truncation restores the former set. If two sets
+differ by one voter, any two majorities of them have a member in common.
 
-With kraft.version 0 the voters are those of the configuration, which names no directories: there a node is the voter whatever
-directory it has. Source: KIP-853; org.apache.kafka.raft.VoterSet, internals.VoterSetHistory, KRaftControlRecordStateMachine.
+With kraft.version 0 the voters are those of the configuration, which has no directories: a node is a voter with any directory.
+Source: KIP-853; org.apache.kafka.raft.VoterSet, internals.VoterSetHistory, KRaftControlRecordStateMachine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reference.protocol.schema import Message
 
 FEATURE = "kraft.version"
 LEVELS = (0, 1)
-"""The levels of kraft.version that this node has; from 1 on the voters are in the log."""
+"""The supported levels of kraft.version; since 1 the voters are in the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,13 @@ class Voter:
 
 
 class VoterSet:
-    """The voters, by id; it never changes."""
+    """An immutable set of voters, by id."""
 
     def __init__(self, voters: Iterable[Voter]) -> None:
         self._voters = {voter.id: voter for voter in voters}
         self.ids = tuple(self._voters)
         self.majority = len(self.ids) // 2 + 1
-        """How many voters decide."""
+        """The size of a majority."""
 
     def __iter__(self) -> Iterator[Voter]:
         return iter(self._voters.values())
@@ -78,30 +78,30 @@ class VoterSet:
         return NO_UUID if found is None else found.directory
 
     def added(self, voter: Voter) -> VoterSet | None:
-        """The set with one voter more; None where its id has a voter already, whatever its directory."""
+        """The set with one more voter; None if its id is a voter already, with any directory."""
         return None if voter.id in self._voters else VoterSet([*self._voters.values(), voter])
 
     def removed(self, id: NodeId, directory: UUID) -> VoterSet | None:
-        """The set without a voter; None where there is no such voter, or no other."""
+        """The set without a voter; None if there is no such voter, or no other."""
         found = self._voters.get(id)
         if found is None or found.directory != directory or len(self) == 1:
             return None
         return VoterSet(voter for voter in self._voters.values() if voter.id != id)
 
     def updated(self, voter: Voter) -> VoterSet | None:
-        """The set with other endpoints and levels of a voter; None where there is no such voter."""
+        """The set with a voter's new endpoints and levels; None if there is no such voter."""
         if not self.is_voter(voter.id, voter.directory):
             return None
         return VoterSet(voter if each.id == voter.id else each for each in self._voters.values())
 
     def overlaps(self, other: VoterSet) -> bool:
-        """Whether any majority of this set and any majority of the other have a voter in common: they differ by one at most."""
+        """Whether any two majorities of the sets have a voter in common: each has at most one voter that the other lacks."""
         ours = {(voter.id, voter.directory) for voter in self._voters.values()}
         theirs = {(voter.id, voter.directory) for voter in other._voters.values()}
         return len(ours - theirs) <= 1 and len(theirs - ours) <= 1
 
     def record(self) -> VotersRecord:
-        """The set as a record of the log."""
+        """The set as a record for the log."""
         return VotersRecord(
             voters=[
                 VotersRecord.Voter(
@@ -133,7 +133,7 @@ class VoterSet:
 
 
 class NamedEndpoint(Protocol):
-    """The form that endpoints have in messages: AddRaftVoter, UpdateRaftVoter, BeginQuorumEpoch, VotersRecord."""
+    """An endpoint as in AddRaftVoter, UpdateRaftVoter, BeginQuorumEpoch and VotersRecord."""
 
     name: str
     host: str
@@ -141,25 +141,25 @@ class NamedEndpoint(Protocol):
 
 
 def endpoints_of(endpoints: Sequence[NamedEndpoint]) -> tuple[Endpoint, ...]:
-    """The endpoints in a message; names of listeners are in capitals."""
+    """The endpoints of a message, with listener names in capitals."""
     return tuple(Endpoint(each.name.upper(), each.host, each.port) for each in endpoints)
 
 
 class Entry(NamedTuple):
-    """What was in force from an offset on; -1 for what the node was formatted with."""
+    """The voters and the level in force from an offset on; -1 for those that the node was formatted with."""
 
     offset: Offset
     voters: VoterSet
     level: int
     voters_offset: Offset = NO_OFFSET
-    """Where the voters are from."""
+    """The offset of the voters' record."""
 
 
 class VoterHistory:
-    """What the log and its snapshot say of the voters and of kraft.version, by offset."""
+    """The voters and kraft.version in the log and its snapshot, by offset."""
 
     def __init__(self, configured: Iterable[NodeId]) -> None:
-        """`configured` are the voters of the configuration: they count where the log names none."""
+        """`configured` are the voters of the configuration, which are in force if the log has none."""
         self._first = Entry(NO_OFFSET, VoterSet(map(Voter, configured)), 0)
         self._entries: list[Entry] = []
         self._latest = self._first
@@ -176,20 +176,20 @@ class VoterHistory:
 
     @property
     def offset(self) -> Offset:
-        """Where the latest voters are in the log; -1 where the log names none."""
+        """The offset of the latest voters' record; -1 if the log has none."""
         return self._latest.voters_offset
 
     @property
     def before(self) -> VoterSet:
-        """The set before the latest one; the configuration's where the log does not go back so far."""
+        """The set before the latest one; the configuration's if the log has no earlier one."""
         return self.at(Offset(self.offset - 1)).voters
 
     def at(self, offset: Offset) -> Entry:
-        """What was in force at an offset, the record there included."""
+        """The entry in force at an offset, including the record there."""
         return next((entry for entry in reversed(self._entries) if entry.offset <= offset), self._first)
 
     def take(self, offset: Offset, record: Message) -> None:
-        """A control record is in the log at an offset. Errors: ValueError for voters that the set before does not lead to."""
+        """Add a control record of the log. Errors: ValueError for voters that differ from the former set by more than one."""
         latest = self._latest
         if isinstance(record, KRaftVersionRecord):
             entry = Entry(offset, latest.voters, record.k_raft_version, latest.voters_offset)
@@ -204,17 +204,17 @@ class VoterHistory:
         self._latest = entry
 
     def truncate(self, end: Offset) -> None:
-        """The log ends here now: what came later is forgotten."""
+        """Drop the entries at or above the log's new end."""
         self._entries = [entry for entry in self._entries if entry.offset < end]
         self._latest = self._entries[-1] if self._entries else self._first
 
     def forget_before(self, start: Offset) -> None:
-        """The log begins here now: of what is older only what is in force there is kept."""
+        """Drop the entries below the log's new start, except the one in force there."""
         kept = self.at(start)
         self._entries = [entry for entry in self._entries if entry is kept or entry.offset > start]
 
     def clear(self) -> None:
-        """Another snapshot takes the place of all."""
+        """Drop all entries, before another snapshot is loaded."""
         self._entries = []
         self._latest = self._first
 
@@ -223,11 +223,11 @@ VOTER_RECORDS: dict[int, type[Message]] = {
     ControlType.KRAFT_VERSION: KRaftVersionRecord,
     ControlType.KRAFT_VOTERS: VotersRecord,
 }
-"""The control records that say who votes."""
+"""The control records about voters."""
 
 
 def voter_records(entry: Entry) -> list[tuple[ControlType, Message]]:
-    """The control records that bring about what is in force at an entry; none with the configuration's voters."""
+    """The control records that set an entry's level and voters; none with the configuration's voters."""
     if entry.level == 0:
         return []
     return [

@@ -1,7 +1,7 @@
-"""Reassignments: start one, cancel it, list those under way.
+"""Reassignments: start, cancel and list them.
 
-A reassignment adds the new replicas first. The change of the ISR that has all of them in sync drops the old ones, in the
-same record (`partition_change`); nothing here waits for it.
+A reassignment adds the new replicas first. When an ISR change has all of them in sync, its record also drops the old ones
+(`partition_change`); this module does not wait for it.
 Source: KIP-455, KIP-860; org.apache.kafka.controller.ReplicationControlManager, PartitionReassignmentReplicas and
 PartitionReassignmentRevert.
 """
@@ -37,15 +37,15 @@ OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignme
 
 
 class Origin(Enum):
-    """Where a request to reassign comes from, by which Kafka's controllers treat it differently."""
+    """The source of a reassignment request, which Kafka's controllers treat differently."""
 
     QUORUM = "a client of a cluster with a metadata quorum"
     BESIDE_ZOOKEEPER = "a client of a cluster with a ZooKeeper"
     ZNODE = "a tool, which wrote it into ZooKeeper"
 
     def may_be_absent(self, partition: PartitionImage, replicas: Collection[NodeId]) -> Collection[NodeId]:
-        """The replicas that need not be registered. Beside a ZooKeeper no broker is that is down, and only those that are added
-        must be (KafkaController.validateReplicas); of what was written into it none must."""
+        """The replicas that need not be registered. With ZooKeeper a broker that is down is not registered, so only added
+        replicas must be (KafkaController.validateReplicas), and none for a request that was written to ZooKeeper."""
         match self:
             case Origin.QUORUM:
                 return ()
@@ -56,7 +56,7 @@ class Origin(Enum):
 
 
 def _original(partition: PartitionImage) -> list[NodeId]:
-    """The replicas from before a reassignment that is under way."""
+    """The replicas from before an ongoing reassignment."""
     return [each for each in partition.replicas if each not in partition.adding_replicas]
 
 
@@ -66,7 +66,7 @@ def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest,
     origin: Origin = Origin.QUORUM,
 ) -> Decision[AlterPartitionReassignmentsResponse]:
-    """Begin, change or call off reassignments; each partition has its own result."""
+    """Start, change or cancel reassignments; each partition has its own result."""
     response = AlterPartitionReassignmentsResponse(
         error_message=None if request.topics else "",
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -121,7 +121,7 @@ def _alter(
 
 
 def _require_same_factor(partition: PartitionImage, replicas: list[NodeId]) -> None:
-    """The replication factor must stay that of the partition after a reassignment under way."""
+    """Check that the replication factor equals the one after an ongoing reassignment."""
     factor = len({*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas})
     if factor != len(replicas):
         raise KafkaError(
@@ -130,7 +130,7 @@ def _require_same_factor(partition: PartitionImage, replicas: list[NodeId]) -> N
 
 
 def _reassign(topic: TopicImage, index: int, partition: PartitionImage, replicas: list[NodeId]) -> Target:
-    """The wanted replicas come first, those that go stay behind them until the others are in sync."""
+    """The target with the wanted replicas first, then the removing ones until the others are in sync."""
     removing = sorted({*partition.replicas} - {*replicas})
     adding = sorted({*replicas} - {*partition.replicas})
     target = Target.unchanged(partition)
@@ -141,10 +141,10 @@ def _reassign(topic: TopicImage, index: int, partition: PartitionImage, replicas
 
 
 def _reassign_from_original(topic: TopicImage, index: int, partition: PartitionImage, replicas: list[NodeId]) -> Target:
-    """As `_reassign`; but what a former reassignment was about to add is forgotten, unless it is wanted again.
+    """As `_reassign`, but drop replicas that an ongoing reassignment was adding, unless they are wanted again.
 
-    Source: ReplicaAssignment.reassignTo of Apache Kafka 3.9.2. Errors: KafkaError INVALID_REPLICA_ASSIGNMENT where none of the
-    replicas would be in sync.
+    Source: ReplicaAssignment.reassignTo of Apache Kafka 3.9.2. Errors: KafkaError INVALID_REPLICA_ASSIGNMENT if no replica
+    would be in sync.
     """
     original = _original(partition)
     target = Target.unchanged(partition)
@@ -168,10 +168,10 @@ def _would_be_unclean(topic: TopicImage, index: int) -> KafkaError:
 def _call_off_reassignment(
     image: MetadataImage, configuration: Configuration, topic: TopicImage, index: int, partition: PartitionImage
 ) -> PartitionChangeRecord | None:
-    """Back to the replicas of before.
+    """Cancel a reassignment: return to the replicas from before it.
 
-    Where only new ones are in sync the first old one is declared to be so: an unclean election.
-    Errors: KafkaError NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT where that election is not allowed.
+    If only added replicas are in sync, the first original one becomes the ISR, which is an unclean election.
+    Errors: KafkaError NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT if that election is not allowed.
     """
     if not partition.is_reassigning:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
@@ -193,7 +193,7 @@ def _call_off_reassignment(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """The reassignments under way, of all topics or of those named; topics and partitions without one are left out."""
+    """The ongoing reassignments of all topics or of the named ones, without topics and partitions that have none."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
         asked = [(topic, [*topic.partitions]) for topic in image.topics.values()]

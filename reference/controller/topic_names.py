@@ -1,4 +1,4 @@
-"""Which names a topic may have. Source: requirement TOP-01; org.apache.kafka.common.internals.Topic."""
+"""The allowed names of topics. Source: requirement TOP-01; org.apache.kafka.common.internals.Topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def validate_topic_name(name: TopicName) -> None:
-    """Errors: KafkaError INVALID_TOPIC_EXCEPTION that says what is wrong with the name (TOP-01)."""
+    """Check a topic's name. Errors: KafkaError INVALID_TOPIC_EXCEPTION with the reason (TOP-01)."""
     reason = None
     if not name:
         reason = "the empty string is not allowed"

@@ -1,6 +1,6 @@
-"""Creating, growing and deleting topics: from a request and the cluster's metadata to records, or to a refusal.
+"""Creates, grows and deletes topics: from a request and the metadata to records, or to an error.
 
-Nothing here changes anything: each function gives the records that would, for the caller to append to the metadata log.
+Nothing here changes the metadata: each function returns records, which the caller appends to the metadata log.
 Source: requirements TOP-*; org.apache.kafka.controller.ReplicationControlManager.
 """
 
@@ -27,23 +27,23 @@ from reference.protocol.primitives import NO_UUID, Chance, NodeId, TopicId, Topi
 from reference.protocol.schema import Message
 
 MAX_PARTITIONS = 10_000
-"""Limit on the partitions of one topic that one request may make, so that no request fills the metadata log."""
+"""The most partitions that one request may add to a topic, so that no request fills the metadata log."""
 
 DASH = 62
-"""The six bits that base64 writes as a dash where it is made for names of files and resources."""
+"""The six bits that URL-safe base64 encodes as a dash."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 METADATA_TOPIC = "__cluster_metadata"
 
 
 def collision_key(name: TopicName) -> str:
-    """Names that differ only in '.' and '_' collide in the names of metrics (TOP-02)."""
+    """A key that is equal for names that collide in metrics: those that differ only in '.' and '_' (TOP-02)."""
     return name.replace(".", "_")
 
 
 def new_topic_id(chance: Chance) -> TopicId:
-    """A random id, without a leading dash where it is written in base64, as by Kafka: tools take such an id for an option.
+    """A random id whose base64 form has no leading dash, as in Kafka: tools would parse such an id as an option.
 
-    The ids that Kafka reserves (0, 1 and the metadata topic's) cannot come out by version 4's fixed bits.
+    Version 4's fixed bits exclude the ids that Kafka reserves (0, 1 and the metadata topic's).
     """
     id = UUID(int=chance.getrandbits(128), version=4)
     return UUID(int=id.int ^ 1 << 127) if id.int >> 122 == DASH else id
@@ -68,7 +68,7 @@ def create_topic(
     default_replication: int,
     chance: Chance,
 ) -> Created:
-    """Plan one topic.
+    """Plan the creation of one topic.
 
     Errors: KafkaError with INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_REQUEST, INVALID_REPLICA_ASSIGNMENT,
     INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_CONFIG (TOP-01 to TOP-08).
@@ -105,7 +105,7 @@ def create_topic(
 
 
 def partition_record(image: MetadataImage, topic: TopicId, index: int, replicas: list[NodeId]) -> PartitionRecord:
-    """A new partition: its active replicas are in sync, the first of them leads.
+    """The record of a new partition: its active replicas are in sync, and the first of them leads.
 
     At least one replica must be active; the caller that chooses replicas guarantees it.
     """
@@ -123,7 +123,7 @@ def partition_record(image: MetadataImage, topic: TopicId, index: int, replicas:
 
 
 def _require_active(image: MetadataImage, assignments: Sequence[list[NodeId]], first: int) -> None:
-    """Refuse partitions that no node could lead; `first` is the number of the first partition.
+    """Refuse partitions that have no active replica; `first` is the number of the first partition.
 
     Errors: KafkaError INVALID_REPLICA_ASSIGNMENT.
     """
@@ -198,11 +198,11 @@ def _manual_assignments(image: MetadataImage, topic: CreateTopicsRequest.Creatab
 def validate_assignment(
     image: MetadataImage, replicas: Sequence[NodeId], factor: int | None = None, absent: Collection[NodeId] = ()
 ) -> None:
-    """Refuse replicas that cannot be; `factor` is how many there must be, where that is known.
+    """Refuse invalid replicas; `factor` is the required number of replicas, if there is one.
 
     Those in `absent` need not be registered.
 
-    Errors: KafkaError INVALID_REPLICA_ASSIGNMENT for none, doubled or unknown brokers, or another factor (TOP-07).
+    Errors: KafkaError INVALID_REPLICA_ASSIGNMENT for an empty list, duplicate or unknown brokers, or another factor (TOP-07).
     """
     if not replicas:
         raise _wrong_assignment("includes an empty replica list.")
@@ -265,7 +265,7 @@ def create_partitions(
 
 
 def find_topic_to_delete(image: MetadataImage, name: TopicName | None, topic_id: TopicId) -> TopicImage:
-    """The topic that a name or an id means.
+    """The topic with a name or an id.
 
     Errors: KafkaError INVALID_REQUEST for both or neither, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID (TOP-14).
     """

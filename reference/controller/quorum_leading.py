@@ -271,7 +271,7 @@ class Leader:
     def take_fetch(
         self, request: FetchRequest, partition: FetchRequest.FetchPartition, token: object, now: TimestampMs
     ) -> None:
-        """Answer a fetch that has just come, or let it wait."""
+        """Answer a fetch that has just arrived, or delay it."""
         response, urgent = self._read_for(partition, request, messages.replica_of(request), now)
         # This fetch may have committed the removal of this leader, which then resigned: no fetch is delayed any more.
         has_ended = self.member.state is not self

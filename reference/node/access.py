@@ -1,12 +1,12 @@
 """Access control: each request is admitted, admitted without some of its items, or refused (reference.protocol.needs).
 
-A request is checked where it is carried out: a broker's own APIs on the broker, what is forwarded on the active controller, for
-the client that the envelope names. Items that are refused are taken out before the handler sees the request, and put into its
-response when that is sent; what a client may not see is taken out of the response then. Most APIs need the table alone; the
-others have a step of their own (`access_steps`). Fetch asks for each partition whenever it reads it, for a session has more
+A request is checked on the node that handles it: on the broker for its own APIs, on the active controller for a forwarded
+request, with the client in the envelope. Refused items are removed before the handler gets the request, and added to its
+response when that is sent. Items that a client may not see are removed from the response then. Most APIs need only the table;
+the others have a step of their own (`access_steps`). Fetch checks each partition at each read, because a session has more
 partitions than its request names.
 
-Without an authorizer everything is admitted.
+Without an authorizer every request is admitted.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from reference.protocol.schema import Message
 from reference.storage.log_directory import Logger
 
 ASKED_WITHOUT_ITEMS = frozenset({47})
-"""OffsetDelete: the group's error counts before that of a topic, so that the coordinator is asked anyway."""
+"""OffsetDelete: the group's error precedes that of a topic, so the coordinator handles a request without items too."""
 
 ASKED_WITHOUT_AUTHORIZER = frozenset({38, 39, 40, 41})
-"""Delegation tokens: who may ask for them depends on how the client has authenticated, too. A broker checks it before it
-forwards the request, for the controller does not know the client's listener."""
+"""Delegation tokens: permission also depends on how the client has authenticated. A broker checks that before it forwards the
+request, because the controller does not know the client's listener."""
 
 NOT_ASKED = -(1 << 31)
-"""A field of authorized operations that was not asked for."""
+"""The value of an authorized-operations field that was not requested."""
 
 Amendment = Callable[[Any], None]
 """Changes a response before it is sent."""
@@ -47,47 +47,47 @@ Amendment = Callable[[Any], None]
 
 @dataclass(slots=True)
 class Admission:
-    """What may be done of a request."""
+    """The admitted part of a request."""
 
     body: Message
-    """The request, without items that are refused."""
+    """The request, without refused items."""
     amendments: list[Amendment] = field(default_factory=list[Amendment])
     refusal: Message | None = None
-    """The response, where nothing of the request may be done."""
+    """The response, if nothing of the request is admitted."""
 
     def amend(self, response: Message) -> Message:
-        """The response that the client gets."""
+        """The client's response: `response` with all amendments."""
         for amendment in self.amendments:
             amendment(response)
         return response
 
 
 Step = Callable[["Access", Request, Any, Admission], None]
-"""Takes a request with its body, and fills in the admission."""
+"""Takes a request with its body, and fills the admission."""
 
 
 class Access:
-    """Who may do what on this node."""
+    """Decides which requests this node admits."""
 
     def __init__(
         self, configuration: Configuration, authorizer: Authorizer | None, steps: Mapping[int, Step], log: Logger
     ) -> None:
-        """`steps` are those of the APIs that need more than the table."""
+        """`steps` has the APIs that need more than the table."""
         self.configuration = configuration
         self.image = configuration.image
         self.authorizer = authorizer
         self.is_ready = False
-        """Whether the ACLs are replayed as far as they were committed: before, super users alone are admitted, so that
-        controllers can elect (AuthorizerNotReadyException)."""
+        """Whether all committed ACLs are replayed; before, only super users are admitted, so that controllers can hold
+        elections (AuthorizerNotReadyException)."""
         self._steps = steps
         self._log = log
         self._fetched_by = self.image.acls.changes
-        """The state of the ACLs by which waiting fetches and fetch sessions have read."""
+        """The number of ACL changes that delayed fetches and fetch sessions have seen."""
 
     def metadata_applied(
         self, quorum: Quorum, purgatories: Purgatories, partitions: Iterable[Key], now: TimestampMs
     ) -> None:
-        """What was committed is applied. Where the ACLs have changed, fetches read all partitions again."""
+        """Note applied metadata. If the ACLs have changed, delayed fetches read all partitions again."""
         self.is_ready |= quorum.leader >= 0 and self.image.end_offset >= quorum.high_watermark
         if self.authorizer is not None and self._fetched_by != self.image.acls.changes:
             self._fetched_by = self.image.acls.changes
@@ -95,7 +95,7 @@ class Access:
                 purgatories.wake_fetches(key, now)
 
     def admit(self, request: Request, body: Message, kind: str = BROKER) -> Admission:
-        """Check a request that came in on this kind of listener."""
+        """Check a request that arrived on a listener of this kind."""
         admission = Admission(body)
         if self.authorizer is None and request.key not in ASKED_WITHOUT_AUTHORIZER:
             return admission
@@ -107,7 +107,7 @@ class Access:
         return admission
 
     def apply_table(self, request: Request, body: Message, admission: Admission) -> None:
-        """The step of an API that needs what the table says."""
+        """The step of an API that needs only the table."""
         row = NEEDS[request.key]
         self.check_all(row, request, admission)
         for need in row.hides:
@@ -115,13 +115,13 @@ class Access:
                 admission.amendments.append(partial(self.hide, need, request))
 
     def check_all(self, row: Row, request: Request, admission: Admission) -> None:
-        """Check each need of an API, until one refuses all that is left."""
+        """Check each need of an API, until one refuses the rest of the request."""
         for need in row.needs:
             if admission.refusal is None and need.is_of(request.version):
                 self.check(need, request, admission)
 
     def check(self, need: Need, request: Request, admission: Admission) -> None:
-        """Check one need: refuse the request as a whole, or the items that it is not met for."""
+        """Check one need: refuse the whole request, or the items that do not meet it."""
         if need.on_cluster is not None and self.may(request, need.on_cluster, ResourceType.CLUSTER, is_logged=False):
             return
         if need.items:
@@ -142,7 +142,7 @@ class Access:
         admission.refusal = refusal(request.key, request.version, admission.body, code)
 
     def refuse_items(self, request: Request, admission: Admission, may: Callable[[Any], bool], code: ErrorCode) -> None:
-        """Take out the items that are refused; where none is left there is nothing to carry out."""
+        """Remove the refused items; without any other item, refuse the request."""
         key, items = request.key, items_of(request.key, admission.body)
         admitted = [may(item) for item in items]
         if all(admitted):
@@ -157,14 +157,14 @@ class Access:
             admission.refusal = admission.amend(part)
 
     def name_of(self, item: Any, name: str) -> str | None:
-        """The name that an item of a request has; of a topic with an id, None where the id is unknown: it is not refused."""
+        """The name of an item of a request. For a topic by id it is None if the id is unknown: such an item is not refused."""
         if not name:
             return item
         topic_id = getattr(item, "topic_id", NO_UUID)
         return getattr(item, name) if topic_id == NO_UUID else self.image.topic_name(topic_id)
 
     def hide(self, need: Need, request: Request, response: Message) -> None:
-        """Leave out of a response the items for which a need is not met."""
+        """Remove the items of a response that do not meet a need."""
         *lists, name = need.of.split("[].")
         parents: list[Any] = [response]
         for each in lists[:-1]:
@@ -185,7 +185,7 @@ class Access:
         name: str | None = CLUSTER_NAME,
         is_logged: bool = True,
     ) -> bool:
-        """Whether the request's client may do it; no name is no resource, and asks for nothing."""
+        """Whether the request's client may do the operation; True for `name` None, which is no resource."""
         authorizer = self.authorizer
         if authorizer is None or name is None:
             return True
@@ -203,14 +203,14 @@ class Access:
         return allowed
 
     def may_with_any(self, request: Request, operation: Operation, resource: ResourceType) -> bool:
-        """Whether the client may do it with some resource of a kind."""
+        """Whether the client may do the operation on any resource of a type."""
         asker = asker_of(request.client)
         if self.authorizer is None or self.authorizer.is_super_user(asker.principal):
             return True
         return self.is_ready and self.authorizer.authorize_any(asker, operation, resource)
 
     def may_fetch(self, request: Request, topic: TopicName, is_follower: bool) -> bool:
-        """Whether a fetch may read the topic: as a consumer, or in a follower's name."""
+        """Whether a fetch may read the topic, as a consumer or as a follower."""
         if is_follower:
             return self.may(request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
         return self.may(request, Operation.READ, ResourceType.TOPIC, topic)
@@ -218,7 +218,7 @@ class Access:
     def operations(
         self, request: Request, resource: ResourceType, all_operations: int, name: str = CLUSTER_NAME
     ) -> int:
-        """The operations of these that the client may do, as bits."""
+        """The operations of `all_operations` that the client may do, as bits."""
         return sum(
             1 << operation
             for operation in Operation
@@ -227,7 +227,7 @@ class Access:
 
 
 def authorizer_of(properties: Mapping[str, str], acls: AclTable) -> Authorizer | None:
-    """The authorizer that a node's file asks for; None where it asks for none."""
+    """The authorizer of a node's configuration file; None if it has none."""
     if not properties.get("authorizer.class.name", "").strip():
         return None
     allow = properties.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
@@ -239,7 +239,7 @@ def asker_of(client: Client) -> Asker:
 
 
 def add_results(key: int, part: Message, response: Message) -> None:
-    """Add the results of refused items to a response that has no error for all of them."""
+    """Add the results of refused items to a response, unless it has an error at its top level."""
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return
     _, results = ITEMS[key]

@@ -1,6 +1,6 @@
-"""The APIs whose requests need more than the table says, each with its step (see `access`).
+"""The APIs whose requests need more than the table, each with its step (see `access`).
 
-They name resources in a form of their own, choose the kind of resource by the request, or show parts of what they know.
+They name resources in another form, choose the resource type by the request, or filter parts of the response.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FIRST_OFFSET_FETCH_OF_GROUPS = 8
 FIRST_FIND_COORDINATOR_WITH_KEYS = 4
 FIRST_ADD_PARTITIONS_OF_BROKERS = 4
 CONFIG_RESOURCES = {2: TOPIC, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER, 32: GROUP}
-"""Kind of a configuration's resource (topic, broker, its loggers, client metrics, group) -> what must be allowed."""
+"""Type of a configuration resource (topic, broker, its loggers, client metrics, group) -> the resource type to authorize."""
 COORDINATORS = {0: GROUP, 1: TRANSACTIONAL_ID}
 HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
@@ -55,7 +55,7 @@ HIDDEN_TOPICS = "The group has described topic(s) that the client is not authori
 
 
 def _produce(access: Access, request: Request, body: ProduceRequest, admission: Admission) -> None:
-    """The transactional id counts where there are transactional batches."""
+    """Check the transactional id too if the request has transactional batches."""
     of_id, of_topics = NEEDS[request.key].needs
     if has_transactional_batches(body):
         access.check(of_id, request, admission)
@@ -64,11 +64,11 @@ def _produce(access: Access, request: Request, body: ProduceRequest, admission: 
 
 
 def _fetch(access: Access, request: Request, body: Message, admission: Admission) -> None:
-    """The handler asks for each partition that it reads."""
+    """Admit every fetch: its handler checks each partition that it reads."""
 
 
 def _init_producer_id(access: Access, request: Request, body: InitProducerIdRequest, admission: Admission) -> None:
-    """An idempotent producer is one that may write to some topic (KIP-679)."""
+    """Admit an idempotent producer that may write to any topic (KIP-679)."""
     of_id, of_cluster = NEEDS[request.key].needs
     if body.transactional_id is not None:
         access.check(of_id, request, admission)
@@ -79,7 +79,7 @@ def _init_producer_id(access: Access, request: Request, body: InitProducerIdRequ
 def _add_partitions_to_txn(
     access: Access, request: Request, body: AddPartitionsToTxnRequest, admission: Admission
 ) -> None:
-    """Where a client may not write to one topic, or one is unknown, nothing is added."""
+    """Refuse all partitions if the client may not write to one topic, or one is unknown."""
     if request.version >= FIRST_ADD_PARTITIONS_OF_BROKERS:
         return access.check_all(NEEDS[request.key], request, admission)
     _, of_id, of_topics = NEEDS[request.key].needs
@@ -101,7 +101,7 @@ def _add_partitions_to_txn(
 
 
 def _metadata(access: Access, request: Request, body: MetadataRequest, admission: Admission) -> None:
-    """Topics that are named are refused, of all topics those are shown that may be; a new one must be one that may be created."""
+    """Refuse named topics; filter a response about all topics. Auto-creation of a topic needs permission to create it."""
     if not body.topics and (body.topics is None or request.version == 0):
         admission.amendments.append(lambda response: access.hide(NEEDS[request.key].hides[0], request, response))
         refused: list[MetadataRequest.MetadataRequestTopic] = []
@@ -117,7 +117,7 @@ def _metadata(access: Access, request: Request, body: MetadataRequest, admission
             response.topics = []
         if body.include_topic_authorized_operations:
             for topic in response.topics:
-                # Of an unknown topic id, and of a request that is wrong as a whole, nothing is said.
+                # An unknown topic id, or a request that is invalid as a whole, gets no operations.
                 if topic.name is not None and topic.error_code != ErrorCode.INVALID_REQUEST:
                     topic.topic_authorized_operations = _topic_operations(access, request, topic.name)
         _amend_cluster_operations(access, request, response)
@@ -141,7 +141,7 @@ def _may_see(
 
 
 def _refused_topic(topic: MetadataRequest.MetadataRequestTopic) -> MetadataResponse.MetadataResponseTopic:
-    """The name or the id that the client has said, and not the other."""
+    """The error for a refused topic, with only the name or id of the request."""
     return MetadataResponse.MetadataResponseTopic(error_code=REFUSED_TOPIC, name=topic.name, topic_id=topic.topic_id)
 
 
@@ -163,7 +163,7 @@ def _describe_cluster(access: Access, request: Request, body: Message, admission
 def _describe_topic_partitions(
     access: Access, request: Request, body: DescribeTopicPartitionsRequest, admission: Admission
 ) -> None:
-    """Pages of all topics are pages of those that are shown."""
+    """Page through the visible topics if the request is for all topics."""
     if has_wrong_cursor(body):
         return
     changed = admission.body = copy.copy(body)
@@ -194,7 +194,7 @@ def _describe_topic_partitions(
 
 
 def _create_topics(access: Access, request: Request, body: CreateTopicsRequest, admission: Admission) -> None:
-    """Who may not describe a topic's settings does not see those that it was created with."""
+    """Hide the configuration of a new topic from a client that may not describe configurations."""
     access.check_all(NEEDS[request.key], request, admission)
 
     def amend(response: CreateTopicsResponse) -> None:
@@ -209,7 +209,7 @@ def _create_topics(access: Access, request: Request, body: CreateTopicsRequest, 
 
 
 def _delete_topics(access: Access, request: Request, body: DeleteTopicsRequest, admission: Admission) -> None:
-    """A name is not confirmed to who may not describe it: an id that is refused comes back without its topic's name."""
+    """Hide the name of a refused topic id from a client that may not describe the topic."""
     if access.may(request, Operation.DELETE, CLUSTER, is_logged=False):
         return
     result = DeleteTopicsResponse.DeletableTopicResult
@@ -237,7 +237,7 @@ def _delete_topics(access: Access, request: Request, body: DeleteTopicsRequest, 
 
 
 def _configs(access: Access, request: Request, body: Any, admission: Admission) -> None:
-    """The kind of resource says what must be allowed; an unknown kind is the handler's to refuse."""
+    """Authorize each resource by its type; the handler refuses an unknown type."""
     for need in NEEDS[request.key].needs:
         if admission.refusal is None:
             access.refuse_items(
@@ -268,7 +268,7 @@ def _find_coordinator(access: Access, request: Request, body: FindCoordinatorReq
 
 
 def _offset_fetch(access: Access, request: Request, body: OffsetFetchRequest, admission: Admission) -> None:
-    """Groups, and in each its topics; of all topics with offsets those are shown that may be."""
+    """Check the groups, and the topics of each; filter the topics of a request for all offsets."""
     if request.version < FIRST_OFFSET_FETCH_OF_GROUPS:
         return _offset_fetch_of_one(access, request, body, admission)
     changed = admission.body = copy.copy(body)
@@ -330,7 +330,7 @@ def _refused_offsets(
 
 
 def _describe_groups(access: Access, request: Request, body: Any, admission: Admission) -> None:
-    """What a client may do with a group, and of consumer groups nothing where it may not see a topic of theirs."""
+    """Add the client's operations on each group; hide a consumer group if the client may not describe one of its topics."""
     is_consumer_group = isinstance(body, ConsumerGroupDescribeRequest)
 
     def amend(response: Any) -> None:
@@ -385,4 +385,4 @@ STEPS: dict[int, Step] = {
     69: _describe_groups,
     75: _describe_topic_partitions,
 }
-"""API key -> its step."""
+"""API key -> its step. APIs that are not here use `Access.apply_table`."""

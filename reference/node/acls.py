@@ -42,7 +42,7 @@ def create_acls(controller: ActiveController, version: int, body: CreateAclsRequ
 
 
 def delete_acls(controller: ActiveController, version: int, body: DeleteAclsRequest, now: TimestampMs) -> Message:
-    """Remove ACLs, all in one batch, and name them."""
+    """Remove ACLs, all in one batch, and list them."""
     _require_authorizer(controller)
     plan = acls.delete_acls(controller.image.acls, [_filter_of(each) for each in body.filters])
     controller.append(plan.records, now)
@@ -82,11 +82,11 @@ def describe_acls(
 
 
 UNKNOWN_KIND = 0
-"""What no ACL and no filter may have as the kind of its resource or pattern, as its operation or its permission."""
+"""The value of an unknown resource type, pattern type, operation or permission; no ACL and no filter may have it."""
 
 
 def names_unknown_kind(body: Message) -> bool:
-    """Whether a request about ACLs has UNKNOWN_KIND somewhere: Kafka cannot read such a request, and closes its connection."""
+    """Whether a request about ACLs has UNKNOWN_KIND: Kafka cannot parse such a request, and closes the connection."""
     if isinstance(body, CreateAclsRequest):
         return any(
             UNKNOWN_KIND in (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
@@ -101,7 +101,7 @@ def names_unknown_kind(body: Message) -> bool:
 
 
 def _require_authorizer(controller: ActiveController) -> None:
-    """Errors: KafkaError SECURITY_DISABLED: ACLs that nothing acts upon would protect nothing."""
+    """Errors: KafkaError SECURITY_DISABLED, because without an authorizer ACLs would protect nothing."""
     if not controller.configuration.broker("authorizer.class.name"):
         raise KafkaError(ErrorCode.SECURITY_DISABLED)
 

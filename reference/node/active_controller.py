@@ -1,11 +1,11 @@
-"""The active controller: the one node of the quorum that decides.
+"""The active controller: the quorum's leader, which makes the cluster's decisions.
 
-Every voter has this part; it acts while the quorum says that this node leads and has all earlier decisions. Decisions are made
-one after the other, each by a pure function of `reference.controller` on the committed metadata: it appends records and makes
-a response, which is held back until the records are committed. With one voter records are committed as they are written, and
-nothing ever waits. A node that is deposed gives no response that might be false: it abandons the decision, and the request is
-carried to its successor (`controller_channel`). The controller also acts without a request: it fences brokers whose sessions
-end, elects preferred leaders again, and where the configuration allows it, unclean ones.
+Every voter has this part; it is active while this node leads the quorum and has all earlier decisions. Decisions are made one
+after the other, each by a pure function of `reference.controller` on the committed metadata. A decision appends records, and
+its response is sent when they are committed. With one voter records are committed when they are written, so no response is
+delayed. A deposed node sends no response that may be wrong: it abandons the decision, and the request goes to its successor
+(`controller_channel`). The controller also acts on its own: it fences brokers whose sessions expire, elects preferred leaders,
+and if the configuration allows it, unclean ones.
 """
 
 from __future__ import annotations
@@ -74,30 +74,30 @@ TIMED = (
     ElectLeadersRequest,
     AlterPartitionReassignmentsRequest,
 )
-"""Requests whose timeout Kafka's controller regards (ControllerApis)."""
+"""Requests whose timeout Kafka's controller applies (ControllerApis)."""
 """Requests that the quorum itself answers, when it has committed what they ask for (KIP-853)."""
 
 VoterEndpoints = Mapping[NodeId, Sequence[Endpoint]]
 
 
 Decide = Callable[["ActiveController", int, Any, TimestampMs], Message]
-"""Takes a request's version and body; gives the response, its records being appended. Errors: KafkaError, a refusal."""
+"""Takes a request's version and body, appends its records, and returns the response. Errors: KafkaError, a refusal."""
 
 
 class Asked(NamedTuple):
-    """A request that the active controller is to decide on."""
+    """A request for the active controller."""
 
     key: int
     version: int
     body: Message
     mutations: Mutations | None = None
-    """Counts its partitions for the client's quota."""
+    """Charges its partitions to the client's quota."""
     requester: str = ANONYMOUS
     """The client's principal."""
 
 
 class VoterAddresses(NamedTuple):
-    """Where the controllers are reached."""
+    """The addresses of the controllers."""
 
     endpoints: Callable[[], VoterEndpoints] = dict
     listener: str = ""
@@ -105,7 +105,7 @@ class VoterAddresses(NamedTuple):
 
 
 class ActiveController:
-    """The active controller's part of a node; idle while another node is the active controller."""
+    """The active controller's part of a node; idle while another node is active."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class ActiveController:
         voters: VoterAddresses = VoterAddresses(),
         trace: Trace | None = None,
     ) -> None:
-        """`handlers` are by API key."""
+        """`handlers` has one function per API key."""
         self.appended: Callable[[TimestampMs], None] = lambda now: None
         """Called after each append."""
         self._quorum = quorum
@@ -135,9 +135,9 @@ class ActiveController:
         self._heartbeats: Heartbeats | None = None
         self._is_fencing = False
         self._mutations: Mutations | None = None
-        """Of the request that is decided on."""
+        """The mutations of the request that is being decided."""
         self.requester = ANONYMOUS
-        """The principal that has sent it."""
+        """The principal of that request."""
         integer = configuration.integer
         self._session_timeout_ms = integer("broker.session.timeout.ms")
         self._static_min_isr = configuration.static_min_isr
@@ -153,11 +153,11 @@ class ActiveController:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node decides now."""
+        """Whether this node is the active controller now."""
         return self._epoch is not None and self._epoch == self._quorum.epoch and self._quorum.is_ready
 
     def advance(self, now: TimestampMs) -> None:
-        """The quorum has moved: take over, step down, or go on with what waits."""
+        """Take over, step down, or continue with pending decisions, after the quorum has moved."""
         if self._epoch is not None and not self.is_active:
             self._epoch = self._heartbeats = None
         if self._epoch is None and self._quorum.is_ready:
@@ -167,15 +167,15 @@ class ActiveController:
         self._decisions.advance(now)
 
     def _end_open_transaction(self, now: TimestampMs) -> None:
-        """Abort what a former controller began and did not end, once all of it is committed (KIP-868)."""
+        """Abort a former controller's open metadata transaction once all its records are committed (KIP-868)."""
         quorum = self._quorum
         if self.image.open_transaction is not None and quorum.high_watermark == quorum.log_end_offset:
-            with suppress(KafkaError):  # it is tried again when the quorum moves
+            with suppress(KafkaError):  # retried when the quorum moves
                 quorum.append([AbortTransactionRecord(reason="the controller that began it is gone")], now)
             self.appended(now)
 
     def _take_over(self, now: TimestampMs) -> None:
-        """Become active: every live broker gets a whole session, and a new cluster its features."""
+        """Become active: start a full session of each unfenced broker, and write a new cluster's first features."""
         self._epoch = self._quorum.epoch
         self._heartbeats = Heartbeats(self._session_timeout_ms, self.image, now)
         self._next_balance = now + self._balance_interval_ms
@@ -185,7 +185,7 @@ class ActiveController:
             features = [
                 FeatureLevelRecord(name=name, feature_level=level) for name, level in self._first_features.items()
             ]
-            # The levels are those of the file's release, not those that a formatting tool chose for a node of Kafka.
+            # The levels are those of the file's release, not those of a formatting tool for a Kafka node.
             formatted = [each for each in self._quorum.bootstrap_records if not isinstance(each, FeatureLevelRecord)]
             first = [*features, *unify_min_isr(self.image, self._static_min_isr), *formatted]
             self._by_itself(lambda: Decision(first, None), now)
@@ -193,7 +193,7 @@ class ActiveController:
     # ---- deciding
 
     def decides(self, key: int) -> bool:
-        """Whether a request of this API is the active controller's to answer."""
+        """Whether the active controller answers requests of this API."""
         return key in self._handlers or key in VOTER_CHANGES
 
     def decide(
@@ -203,10 +203,10 @@ class ActiveController:
         abandon: Abandon,
         now: TimestampMs,
     ) -> None:
-        """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too."""
+        """Decide a request when its turn comes; `answer` gets the response, also a refusal, when its records are committed."""
         body = asked.body
         if isinstance(body, BrokerHeartbeatRequest) and self._heartbeats is not None:
-            # it counts from its arrival, however long its response takes
+            # the session is renewed on arrival, however late the response is
             self._heartbeats.receive(self.image, body.broker_id, body.broker_epoch, now)
         if isinstance(body, AddRaftVoterRequest):
             self._metadata_quorum.handle_add_raft_voter(body, answer, now)
@@ -229,10 +229,10 @@ class ActiveController:
         self._decisions.submit(respond, answer, abandon, now)
 
     def deadline_of(self, key: int, body: Message, now: TimestampMs) -> TimestampMs | None:
-        """Until when a decision on the request may begin; None without a limit, or where nothing is asked for.
+        """The latest time at which a decision on the request may begin; None without a limit, or for a request without items.
 
-        In Kafka the event of a request is taken out of the controller's queue when its time is over. With a timeout of 0 or less
-        it is over at once, and nothing is done (4.3.1, run).
+        Kafka removes a request's event from the controller's queue when its timeout passes. With a timeout of 0 or less it
+        passes at once, and nothing is done (4.3.1, run).
         """
         if not isinstance(body, TIMED):
             return None
@@ -240,7 +240,7 @@ class ActiveController:
         return TimestampMs(now + body.timeout_ms) if asks_for_all or items_of(key, body) else None
 
     def new_id(self) -> str:
-        """A random id, as org.apache.kafka.common.Uuid writes it: never with a leading dash, which tools take for a flag."""
+        """A random id in the form of org.apache.kafka.common.Uuid, without a leading dash, which tools would parse as a flag."""
         while True:
             text = (
                 base64.urlsafe_b64encode(UUID(int=self.chance.getrandbits(128), version=4).bytes).decode().rstrip("=")
@@ -249,7 +249,7 @@ class ActiveController:
                 return text
 
     def charge(self, partitions: int) -> None:
-        """Count partitions that are created or deleted. Errors: KafkaError THROTTLING_QUOTA_EXCEEDED."""
+        """Charge created or deleted partitions to the client's quota. Errors: KafkaError THROTTLING_QUOTA_EXCEEDED."""
         if self._mutations is not None:
             self._mutations.charge(partitions)
 
@@ -263,10 +263,10 @@ class ActiveController:
             return refused
 
     def append(self, records: Sequence[Message], now: TimestampMs) -> None:
-        """Append the records of an operation that a client asked for, in one batch: they become true together.
+        """Append the records of a client's operation in one batch, so that they commit together.
 
-        Errors: KafkaError POLICY_VIOLATION for more than one batch holds (as Kafka 4.3.1, from a topic of 10,000 partitions on),
-        KAFKA_STORAGE_ERROR, NOT_CONTROLLER; nothing was appended then.
+        Errors: KafkaError POLICY_VIOLATION for more records than fit into a batch (as Kafka 4.3.1 for topics of 10,000
+        partitions or more), KAFKA_STORAGE_ERROR, NOT_CONTROLLER; then nothing was appended.
         """
         if len(records) > MAX_RECORDS_IN_BATCH:
             raise KafkaError(
@@ -275,11 +275,11 @@ class ActiveController:
         self._append_batches(records, now)
 
     def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:
-        """Append the records of a decision that may concern every partition, in as many batches as they need.
+        """Append the records of a decision about many partitions, in as many batches as they need.
 
-        A controller that ends between two batches leaves the first: such a decision is made again from what is left to do, as
-        in Kafka (`QuorumController.appendRecords`, results that are not atomic).
-        Errors: as `append`; batches before the refused one were appended.
+        If the controller fails between two batches, the first is kept: a later decision does the rest, as in Kafka
+        (`QuorumController.appendRecords`, results that are not atomic).
+        Errors: as `append`; earlier batches are appended.
         """
         if not records:
             return
@@ -310,7 +310,7 @@ class ActiveController:
         return self._made(register_controller(self.image, body), now)
 
     def _has_session(self, body: BrokerRegistrationRequest, now: TimestampMs) -> bool:
-        """Whether another incarnation of the broker has a session. This node's only one is this process."""
+        """Whether another incarnation of the broker has a session. For this node's own id, only this process has one."""
         assert self._heartbeats is not None
         if body.broker_id == self._quorum.node:
             return body.incarnation_id != self._identity.incarnation
@@ -348,14 +348,14 @@ class ActiveController:
         return UnregisterBrokerResponse()
 
     def describe_quorum(self, version: int, body: DescribeQuorumRequest, now: TimestampMs) -> Message:
-        """The quorum, as far as this node leads it; it need not be the active controller yet, or any more."""
+        """The quorum as its leader describes it, also if this node is not the active controller yet, or no longer."""
         response = self._metadata_quorum.handle_describe_quorum(body, now)
         has_described = any(_members(response))
         return _describe_quorum(response, version, self._voters() if has_described else {})
 
     @property
     def _metadata_quorum(self) -> Quorum:
-        """The log, where it is a quorum's."""
+        """The quorum, if the log is a quorum's."""
         assert isinstance(self._quorum, Quorum)
         return self._quorum
 
@@ -375,7 +375,7 @@ class ActiveController:
     # ---- by itself
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due without being asked."""
+        """Do the controller's own work that is due."""
         if not self.is_active or self._heartbeats is None:
             return
         deadline = self._heartbeats.next_deadline()
@@ -392,19 +392,19 @@ class ActiveController:
             self._by_itself(lambda: remove_expired(self.image, now), now)
 
     def was_busy(self, ms: int) -> None:
-        """This node did something else for so long, and heartbeats wait. Kafka notes them in a thread of their own."""
+        """Extend the sessions by a time in which heartbeats waited for this node. Kafka receives them in a separate thread."""
         if self._heartbeats is not None:
             self._heartbeats.extend(ms)
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
-        """When `tick` has something to do; None for never."""
+        """The times of `tick`'s work; None for never."""
         if not self.is_active or self._heartbeats is None:
             return ()
         silent = None if self._is_fencing else self._heartbeats.next_deadline()
         return silent, self._next_balance if self._balances else None, self._next_unclean, self._next_expiry_check
 
     def _by_itself(self, decide: Callable[[], Decision[Any]], now: TimestampMs) -> None:
-        """Decide without a request; where the disk refuses, the next turn tries again."""
+        """Submit a decision without a request; after a disk failure a later turn retries it."""
 
         def make(then: TimestampMs) -> None:
             try:
@@ -415,7 +415,7 @@ class ActiveController:
         self._decisions.submit(make, lambda answer, then: None, lambda then: None, now)
 
     def _fence_silent(self, now: TimestampMs) -> None:
-        """Fence the brokers whose sessions have ended, one decision each, until there is none left."""
+        """Fence the brokers whose sessions have expired, one per decision."""
         self._is_fencing = True
         fenced: list[int] = []
 
@@ -440,7 +440,7 @@ class ActiveController:
 
 
 def _describe_quorum(response: DescribeQuorumResponse, version: int, voters: VoterEndpoints) -> DescribeQuorumResponse:
-    """The leader's view of each member; directories and voters' addresses from version 2 on."""
+    """The response to DescribeQuorum; directories and voters' addresses only since version 2."""
     if version < FIRST_DESCRIBE_WITH_NODES:
         for member in _members(response):
             member.replica_directory_id = NO_UUID

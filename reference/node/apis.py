@@ -1,4 +1,4 @@
-"""Which API goes to which handler, and the versions that are advertised: those of Apache Kafka 4.3.1."""
+"""The handler of each API, and the advertised versions: those of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -102,28 +102,28 @@ DescribeQuorum at a controller's listener is not among them: each voter answers 
 """
 
 QUIET = frozenset({PRODUCE, FETCH, OFFSET_COMMIT, HEARTBEAT})
-"""What comes to brokers with every record. Such a handler reaches nothing but logs, waiting requests, groups, and the parts
-whose deadlines the node reads after each of them."""
+"""APIs of a broker that clients call for each record. Their handlers change only logs, delayed requests, groups, and parts
+whose deadlines the node reads after each request."""
 
 ADVERTISED_BELOW_SERVED = {PRODUCE: 0}
-"""Kafka 4 advertises Produce from version 0 on though it serves 3 and later: old librdkafka gives up otherwise (KAFKA-18659)."""
+"""Kafka 4 advertises Produce since version 0 although it serves 3 and later: otherwise old librdkafka fails (KAFKA-18659)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API on one kind of listener. A version that is not served, or an API that is not here, closes the connection."""
+    """One API on one kind of listener. A request of another version or API closes the connection."""
 
     handler: Handler | None
-    """None for what only the active controller answers."""
+    """None for APIs that only the active controller answers."""
     lowest: int
     highest: int
     advertised_from: int
     is_quiet: bool
-    """Whether no background work follows when such a request was handled, unless some is due."""
+    """Whether such a request is not followed by background work, unless some is due."""
 
 
 class BrokerParts(Protocol):
-    """The parts of a node that a broker's handlers are given."""
+    """The parts of a node that a broker's handlers need."""
 
     context: Context
     logs: LogManager
@@ -138,7 +138,7 @@ class BrokerParts(Protocol):
 
 
 class Parts(BrokerParts, Protocol):
-    """Those of a node of a metadata quorum."""
+    """The parts of a node of a metadata quorum."""
 
     quorum: Quorum
     controller: ActiveController
@@ -149,7 +149,7 @@ class Parts(BrokerParts, Protocol):
 
 
 def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
-    """APIs that a broker answers itself."""
+    """The APIs that a broker answers itself."""
     context, replicas, image = parts.context, parts.context.replicas, parts.context.image
     return {
         PRODUCE: partial(produce.produce, context, parts.verification),
@@ -196,7 +196,7 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
 
 
 def controller_handlers(parts: Parts) -> dict[int, Handler]:
-    """APIs that a voter answers itself, on the controllers' listeners."""
+    """The APIs that a voter answers itself, on the controllers' listeners."""
     quorum = parts.quorum
     return {
         FETCH: lambda request, body, now: quorum.handle_fetch(body, request, now),
@@ -225,7 +225,7 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
 def apis_of(listener: str, parts: Parts, peers_release: str) -> dict[int, Api]:
     """The APIs of a kind of listener, by key.
 
-    What a broker forwards it offers up to the version that the controllers' release serves (KIP-590).
+    A broker advertises a forwarded API up to the version that the controllers' release serves (KIP-590).
     """
     handlers = broker_handlers(parts) if listener is BROKER else controller_handlers(parts)
     found: dict[int, Api] = {}

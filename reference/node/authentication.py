@@ -1,11 +1,11 @@
-"""Authentication by SASL: what a connection of a SASL listener may ask before it has authenticated, and again (KIP-368).
+"""SASL authentication: the requests that a connection may send before it has authenticated, and re-authentication (KIP-368).
 
     FIRST -- ApiVersions --> VERSIONS_KNOWN -- SaslHandshake --> TOKENS -- SaslAuthenticate --> AUTHENTICATED
       |                                                             ^                               |
       +------------------------ SaslHandshake ----------------------+<-- SaslHandshake again -------+
 
-A handshake of version 0 is followed by the mechanism's messages alone, each behind its size (KIP-43), one of version 1 by
-SaslAuthenticate (KIP-152). What fails is answered late, so that guesses take time (KIP-306), and closes the connection.
+After a handshake of version 0 the mechanism's messages follow as size and bytes (KIP-43); after version 1 in SaslAuthenticate
+requests (KIP-152). The response to a failure is delayed, so that guessing takes time (KIP-306), and closes the connection.
 Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator.
 """
 
@@ -49,13 +49,13 @@ NONCE_BITS = 160
 
 
 class State(Enum):
-    """Where the authentication of a connection has come to."""
+    """The state of a connection's authentication."""
 
     FIRST = auto()
     VERSIONS_KNOWN = auto()
     TOKENS = auto()
     OTHER_MECHANISM = auto()
-    """The client wants to authenticate again by another mechanism than before: its next request fails."""
+    """The client re-authenticates by another mechanism than before: its next request fails."""
     AUTHENTICATED = auto()
     FAILED = auto()
 
@@ -67,11 +67,11 @@ ADMITTED: dict[State, frozenset[int]] = {
     State.OTHER_MECHANISM: frozenset(),
     State.FAILED: frozenset(),
 }
-"""The APIs that may be asked in each state; when authenticated, all."""
+"""The APIs that a client may call in each state; after authentication, all."""
 
 
 class AuthenticationFailed(Exception):
-    """The connection is to be closed, after `response` where there is one."""
+    """The connection must be closed, after `response` if there is one."""
 
     def __init__(self, reason: str, response: Message | None = None) -> None:
         super().__init__(reason)
@@ -86,18 +86,18 @@ class SaslSession:
     new_mechanism: Callable[[str, SaslSettings], Mechanism]
     state: State = State.FIRST
     principal: str | None = None
-    """Who has authenticated; while the client does it again, who it was."""
+    """The authenticated principal; during re-authentication the former one."""
     expires_at: TimestampMs | None = None
     by_token: bool = False
-    """Whether it is by a delegation token."""
+    """Whether the client authenticated by a delegation token."""
     sends_raw_tokens: bool = False
-    """Whether the client's messages come without a request around them: its handshake was of version 0."""
+    """Whether the client's tokens come without a request around them, after a handshake of version 0."""
     _name: str = ""
     _mechanism: Mechanism | None = field(default=None, repr=False)
     _began_again: TimestampMs | None = None
 
     def takes(self, key: int, now: TimestampMs) -> bool:
-        """Whether the next request belongs to the authentication. Errors: AuthenticationFailed, when the session is over."""
+        """Whether the next request belongs to the authentication. Errors: AuthenticationFailed if the session has expired."""
         if self.state is not State.AUTHENTICATED:
             return True
         if self.expires_at is None:
@@ -116,11 +116,11 @@ class SaslSession:
         return self._began_again is None or now - self._began_again >= LEAST_REAUTHENTICATION_INTERVAL_MS
 
     def versions_answered(self) -> None:
-        """The client knows the versions, and asks for them no more."""
+        """Note the response to ApiVersions; the client may not request it again."""
         self.state = State.VERSIONS_KNOWN
 
     def handshake(self, body: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
-        """The client chooses a mechanism. Errors: AuthenticationFailed for one that is not enabled."""
+        """Select the client's mechanism. Errors: AuthenticationFailed for one that is not enabled."""
         mechanisms = [*self.settings.mechanisms]
         if body.mechanism not in mechanisms:
             self.state = State.FAILED
@@ -137,12 +137,13 @@ class SaslSession:
         return SaslHandshakeResponse(mechanisms=mechanisms)
 
     def authenticate(self, body: SaslAuthenticateRequest, now: TimestampMs) -> SaslAuthenticateResponse:
-        """A message of the mechanism. Errors: AuthenticationFailed."""
+        """Answer a message of the mechanism. Errors: AuthenticationFailed."""
         answer, lifetime_ms = self.token(body.auth_bytes, now)
         return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms, error_message=None)
 
     def token(self, message: Buffer, now: TimestampMs) -> tuple[bytes, int]:
-        """The answer to a message of the mechanism, and how long the session lasts; 0 for without end, or not yet.
+        """The answer to a message of the mechanism, and the session's lifetime; 0 for no limit, or before the end of the
+        exchange.
 
         Errors: AuthenticationFailed.
         """
@@ -171,9 +172,9 @@ class SaslSession:
         return answer, lifetime_ms or 0
 
     def _lifetime_ms(self, credential_ends: TimestampMs | None, now: TimestampMs) -> int | None:
-        """Until the credential ends, or the mechanism's limit; None for a session without end.
+        """The time until the credential expires, or the mechanism's limit; None for no limit.
 
-        As in Kafka a credential that has ended is taken, for a session that is over at once (ReauthInfo).
+        As in Kafka an expired credential is accepted, for a session that expires at once (ReauthInfo).
         """
         limits = [self.settings.max_session_ms[self._name]]
         limits = [limit for limit in limits if limit > 0]
@@ -190,7 +191,7 @@ class SaslSession:
 
 
 def illegal_state(key: int) -> Message:
-    """The answer to ApiVersions or SaslHandshake in the midst of an exchange, and to SaslAuthenticate after or without one."""
+    """The answer to ApiVersions or SaslHandshake within an exchange, and to SaslAuthenticate outside of one."""
     if key == API_VERSIONS:
         return ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
     if key == SASL_HANDSHAKE:
@@ -202,7 +203,7 @@ def illegal_state(key: int) -> Message:
 
 
 class Authenticator:
-    """Begins sessions, and keeps the answers to those that have failed until their time has come."""
+    """Creates the sessions of connections, and delays the responses to failed ones."""
 
     def __init__(
         self,
@@ -211,7 +212,7 @@ class Authenticator:
         wants_keys: Callable[[str], None] = lambda listener: None,
         log: Callable[[str, str], None] = lambda level, text: None,
     ) -> None:
-        """`wants_keys` is called with a listener where a token has come whose key is not known."""
+        """`wants_keys` is called with a listener after a token with an unknown key."""
         self._wants_keys, self._log = wants_keys, log
         self._image = configuration.image
         self._configuration = configuration
@@ -221,7 +222,7 @@ class Authenticator:
         self._settings: dict[str, SaslSettings | None] = {}
         """By listener."""
         self._keys: dict[str, KeySet] = {}
-        """By listener: what tokens of OAUTHBEARER are checked by."""
+        """The keys for OAUTHBEARER tokens, by listener."""
         self._delayed: deque[tuple[TimestampMs, Callable[[], None]]] = deque()
 
     def begin(self, listener: str) -> SaslSession | None:
@@ -232,7 +233,7 @@ class Authenticator:
         return None if settings is None else SaslSession(settings, partial(self._new_mechanism, listener))
 
     def take_keys(self, listener: str, keys: KeySet) -> None:
-        """From now on tokens are checked by these keys."""
+        """Use these keys for later tokens."""
         self._keys[listener] = keys
 
     def _new_mechanism(self, listener: str, name: str, settings: SaslSettings) -> Mechanism:
@@ -255,12 +256,12 @@ class Authenticator:
         return Token(credential, found.owner, found.expiration_timestamp)
 
     def delay(self, answer: Callable[[], None], now: TimestampMs) -> None:
-        """Answer a client that has failed after connection.failed.authentication.delay.ms."""
+        """Send the response to a failed client after connection.failed.authentication.delay.ms."""
         self._delayed.append((now + self._failure_delay_ms, answer))
         self.tick(now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Answer the clients that failed to authenticate."""
+        """Send the delayed responses that are due."""
         while self._delayed and self._delayed[0][0] <= now:
             self._delayed.popleft()[1]()
 

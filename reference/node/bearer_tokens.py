@@ -1,6 +1,6 @@
-"""OAUTHBEARER (RFC 7628, KIP-255, KIP-768) from the server's side: one message, which has a signed token.
+"""The server's side of OAUTHBEARER (RFC 7628, KIP-255, KIP-768): one message with a signed token.
 
-A token that is refused is answered with a JSON object, to which the client says a single byte before it fails.
+A refused token is answered with a JSON object; the client replies with a single byte, and the exchange fails.
 Source: org.apache.kafka.common.security.oauthbearer.internals.OAuthBearerSaslServer, OAuthBearerClientInitialResponse.
 """
 
@@ -17,7 +17,7 @@ _PAIRS = r"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
 _FIRST = re.compile(rf"n,(?:a=(?P<acts_as>(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+))?,\x01(?P<pairs>{_PAIRS})\x01")
 _BEARER = re.compile(r"bearer +(?P<token>[-_~+/.a-zA-Z0-9]+=*)", re.IGNORECASE)
 _UNDERSTOOD = b"\x01"
-"""What a client says to the answer that refuses its token."""
+"""The client's reply to the response that refuses its token."""
 
 INVALID_TOKEN = '{"status":"invalid_token"}'
 
@@ -30,7 +30,7 @@ class BearerToken:
     def __init__(
         self, rules: TokenRules, keys: KeySet, wants_keys: Callable[[], None], log: Callable[[str, str], None]
     ) -> None:
-        """`wants_keys` is called where no key fits a token."""
+        """`wants_keys` is called if no key fits a token."""
         self._rules, self._keys, self._wants_keys, self._log = rules, keys, wants_keys, log
         self._is_refused = False
         self.user: str | None = None
@@ -55,7 +55,7 @@ class BearerToken:
 
 
 def _read(message: bytes) -> tuple[str, str]:
-    """The authorization id, and the token. Errors: Refused."""
+    """The authorization id and the token of a message. Errors: Refused."""
     try:
         found = _FIRST.fullmatch(message.decode())
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The log cleaner as this broker's settings and replicas want it."""
+"""The log cleaner's connection to this broker's settings and replicas."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "log.cleaner."
 
 
 class BrokersCleanerSettings:
-    """The settings `log.cleaner.*` as they are when they are read: they change while the broker runs (`CleanerSettings`)."""
+    """The present values of the settings `log.cleaner.*`, which change while the broker runs (`CleanerSettings`)."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -48,9 +48,10 @@ def set_up_cleaner(
     partitions: Mapping[tuple[TopicName, int], Partition],
     logs: LogManager,
 ) -> None:
-    """Give the cleaner its settings, and the last stable offsets of the replicas that this node has taken up.
+    """Give the cleaner its settings, and the last stable offsets of this node's replicas.
 
-    A log that moves is not compacted: its copy would keep what a tombstone deletes that is gone before it is copied.
+    A log that moves to another directory is not compacted: the copy could keep records whose tombstone was removed before it
+    was copied.
     """
 
     def stable_end(key: tuple[TopicName, int]) -> Offset:

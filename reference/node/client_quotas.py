@@ -18,9 +18,9 @@ from reference.quotas.table import Entity
 def alter_client_quotas(
     controller: ActiveController, version: int, body: AlterClientQuotasRequest, now: TimestampMs
 ) -> AlterClientQuotasResponse:
-    """Set and remove quotas, all in one batch; an entry that is refused changes nothing, the others do.
+    """Set and remove quotas, all in one batch; a refused entry changes nothing and does not stop the others.
 
-    There is one result for each entity: the last that was said of it.
+    The response has one result per entity, of its last entry.
     """
     records: list[Message] = []
     seen: set[Entity] = set()
@@ -43,7 +43,7 @@ def alter_client_quotas(
 def describe_client_quotas(
     image: MetadataImage, request: Request, body: DescribeClientQuotasRequest, now: TimestampMs
 ) -> DescribeClientQuotasResponse:
-    """The quotas of the entities that a filter means; a filter that is wrong is refused, and has no entries."""
+    """The quotas of the entities that match a filter; an invalid filter gets an error without entries."""
     answer = DescribeClientQuotasResponse
     try:
         found = [*matching_quotas(image.quotas, body)]

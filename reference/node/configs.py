@@ -37,7 +37,7 @@ from reference.protocol.schema import Message
 LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
 DESCRIBED = (TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 MAX_RESOURCES = 4_000
-"""Resources that one DescribeConfigs answers for: about a second's work."""
+"""The most resources that one DescribeConfigs describes, about a second's work."""
 
 Result = DescribeConfigsResponse.DescribeConfigsResult
 Described = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -52,8 +52,8 @@ def describe_configs(
 ) -> DescribeConfigsResponse:
     """The settings of topics and of this broker, with their sources (CFG-01, CFG-02).
 
-    Each answer has hundreds of settings: of a request for more than MAX_RESOURCES the rest is refused. One resource of a kind
-    that has no settings is an error of the whole request, as in Kafka's `ConfigHelper`.
+    Each result has hundreds of settings: resources beyond MAX_RESOURCES are refused. One resource of an unsupported type is an
+    error of the whole request, as in Kafka's `ConfigHelper`.
     """
     if any(resource.resource_type not in DESCRIBED for resource in body.resources):
         return DescribeConfigsResponse(results=[_refused(each, ErrorCode.INVALID_REQUEST) for each in body.resources])
@@ -160,7 +160,7 @@ def _require_this_broker(node: NodeId, name: str) -> None:
 def list_config_resources(
     image: MetadataImage, request: Request, body: ListConfigResourcesRequest, now: TimestampMs
 ) -> ListConfigResourcesResponse:
-    """What has settings that can be described (KIP-1142); version 0 asks for client metrics alone, and there are none."""
+    """The resources with settings (KIP-1142); version 0 requests client metrics only, of which there are none."""
     brokers = [str(id) for id, broker in sorted(image.brokers.items()) if not broker.fenced]
     groups = sorted(name for kind, name in image.configs if kind == GROUP_RESOURCE)
     known = {TOPIC_RESOURCE: sorted(image.topics), BROKER_RESOURCE: brokers, LOGGER_RESOURCE: brokers,
@@ -181,13 +181,13 @@ def list_config_resources(
 
 
 Refused = list[tuple[AnyResource, ErrorCode, str]]
-"""Resources of a request that are not to be decided on, and why."""
+"""Refused resources of a request, each with its error."""
 
 
 def refused_by_broker(configuration: Configuration, body: Message) -> Refused:
-    """The changes that the asked broker refuses itself: other brokers' settings, and what it could not follow while it runs.
+    """The changes that the receiving broker refuses: other brokers' settings, and changes that it could not apply at run time.
 
-    All else is the active controller's to decide, also what is wrong with a change by itself.
+    The active controller decides all others, also those that are invalid by themselves.
     Source: kafka.server.ConfigAdminManager.preprocess; DynamicBrokerConfig.validate.
     """
     found: Refused = []
@@ -204,7 +204,7 @@ def refused_by_broker(configuration: Configuration, body: Message) -> Refused:
 
 
 def refused_by_controller(image: MetadataImage, body: Message) -> Refused:
-    """The changes that a controller refuses where no broker has forwarded them: it knows the ids of directories, not their paths.
+    """The changes that a controller refuses if no broker forwarded them: it knows directory ids, but no paths.
 
     Source: ConfigurationControlManager.isCordonedLogDirsInvalid (KIP-1066).
     """
@@ -221,7 +221,8 @@ def refused_by_controller(image: MetadataImage, body: Message) -> Refused:
 
 
 def _not_followed(configuration: Configuration, resource: AnyResource) -> str | None:
-    """Why this broker could not follow a change of its settings, or of all brokers'; None where it could, or it is none."""
+    """The reason why this broker could not apply a change to its settings or to all brokers'; None if it could, or if it is
+    invalid."""
     own = _settings_after(configuration.image, resource)
     if own is None:
         return None
@@ -239,7 +240,7 @@ def _not_followed(configuration: Configuration, resource: AnyResource) -> str | 
 
 
 def _settings_after(image: MetadataImage, resource: AnyResource) -> dict[str, str] | None:
-    """A resource's settings after a change; None where the active controller refuses it."""
+    """A resource's settings after a change; None if the active controller refuses it."""
     try:
         return _after(image, resource.resource_type, resource.resource_name, _plan(image, resource))
     except KafkaError:
@@ -247,7 +248,7 @@ def _settings_after(image: MetadataImage, resource: AnyResource) -> dict[str, st
 
 
 def _plan(image: MetadataImage, resource: AnyResource) -> list[ConfigRecord]:
-    """The records that make a change. Errors: KafkaError."""
+    """The records of a change. Errors: KafkaError."""
     kind, name = resource.resource_type, resource.resource_name
     if isinstance(resource, IncrementalAlterConfigsRequest.AlterConfigsResource):
         changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
@@ -256,7 +257,7 @@ def _plan(image: MetadataImage, resource: AnyResource) -> list[ConfigRecord]:
 
 
 def refusals(body: Message, refused: Refused) -> Message:
-    """The results of what was refused."""
+    """The response with the results of refused resources."""
     form = AlterConfigsResponse if isinstance(body, AlterConfigsRequest) else IncrementalAlterConfigsResponse
     return form(
         responses=[  # type: ignore[arg-type]  # each has its own form
@@ -269,12 +270,12 @@ def refusals(body: Message, refused: Refused) -> Message:
 
 
 def broker_in(name: str) -> int | None:
-    """The id that a resource's name is; None where it is none."""
+    """The broker id in a resource's name; None if the name is no integer."""
     return integer_in(name, NODE_ID_BITS)
 
 
 def concerns_loggers(body: Message) -> TypeGuard[IncrementalAlterConfigsRequest]:
-    """Whether a request is for loggers alone: the broker that is asked changes them itself (KIP-412)."""
+    """Whether a request is for loggers only: the receiving broker changes those itself (KIP-412)."""
     if not isinstance(body, IncrementalAlterConfigsRequest) or not body.resources:
         return False
     return all(each.resource_type == LOGGER_RESOURCE for each in body.resources)
@@ -283,9 +284,9 @@ def concerns_loggers(body: Message) -> TypeGuard[IncrementalAlterConfigsRequest]
 def alter_loggers(
     node: NodeId, loggers: Loggers, body: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    """The answer to a request for loggers alone.
+    """Change loggers; the response to a request for loggers only.
 
-    Kafka takes such a request apart where it names other resources, too; here the controller then refuses the loggers.
+    Kafka splits a request that also names other resources; here the controller then refuses the loggers.
     """
     response = IncrementalAlterConfigsResponse()
     for resource in body.resources:
@@ -339,7 +340,7 @@ def _alter(
     answer: Callable[..., A],
     now: TimestampMs,
 ) -> list[A]:
-    """Each resource by itself; a resource that is named twice is refused in both places (CFG-08)."""
+    """Change each resource by itself; refuse one that occurs twice, in both places (CFG-08)."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers: list[A] = []
     for resource in resources:

@@ -23,7 +23,7 @@ from reference.protocol.primitives import GroupId, TimestampMs
 from reference.protocol.schema import Message
 
 GROUP_VERSION = "group.version"
-"""The feature that allows consumer groups, from its level 1 on."""
+"""The feature that enables consumer groups, since its level 1."""
 
 DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 
@@ -31,7 +31,7 @@ DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 def consumer_group_heartbeat(
     groups: Groups, request: Request, body: ConsumerGroupHeartbeatRequest, now: TimestampMs
 ) -> Message | None:
-    """A member joins, stays or leaves; answered when what that changes is committed."""
+    """Handle a member's heartbeat; the response is sent when its records are committed."""
     try:
         _require_protocol(groups.context)
         check_request(body, request.version, groups.consumer_settings.assignors)
@@ -47,7 +47,7 @@ def consumer_group_heartbeat(
 def consumer_group_describe(
     groups: Groups, request: Request, body: ConsumerGroupDescribeRequest, now: TimestampMs
 ) -> Message | None:
-    """Each group, or why it cannot be described."""
+    """Describe each group, or report its error."""
     response = ConsumerGroupDescribeResponse()
     parts: list[tuple[int, Fail]] = []
     for id in body.group_ids:
@@ -80,7 +80,7 @@ def _undescribe(described: DescribedGroup, code: ErrorCode) -> None:
 
 
 def _require_protocol(context: Context) -> None:
-    """Errors: KafkaError UNSUPPORTED_VERSION where the cluster or the broker has consumer groups switched off."""
+    """Errors: KafkaError UNSUPPORTED_VERSION if consumer groups are disabled in the cluster or on the broker."""
     protocols = context.configuration.broker("group.coordinator.rebalance.protocols")
     is_enabled = isinstance(protocols, tuple) and "consumer" in protocols
     if not is_enabled or context.image.features.get(GROUP_VERSION, 0) < 1:

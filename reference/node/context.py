@@ -17,7 +17,7 @@ from reference.storage.log_directory import Logger
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Each part and handler gets this, and by name whatever else it needs."""
+    """The parts that every handler gets; others are passed by name."""
 
     node: NodeId
     cluster_id: str
@@ -30,6 +30,6 @@ class Context:
     access: Access
     coordinators: CoordinatorPartitions
     kraft_version: Callable[[], int] = lambda: 0
-    """The finalized kraft.version; 0 where the voters are those of the configuration."""
+    """The finalized kraft.version; 0 with the voters of the configuration."""
     controller: Callable[[], NodeId] | None = None
-    """The broker that is the controller; None where clients may take any, which forwards (KIP-500)."""
+    """The controller's node id; None if clients may send to any broker, which forwards (KIP-500)."""

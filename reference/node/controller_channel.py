@@ -1,9 +1,9 @@
-"""Carries requests to the active controller, wherever it is.
+"""Sends requests to the active controller, on this node or another.
 
-Where this node is the active controller, it decides (`active_controller`); else the leader of the quorum is asked. A broker's
-own requests go straight there, on a channel for their purpose. Clients send to any broker: a request that only the active
-controller can answer is forwarded as it came, inside of an Envelope (KIP-590), and again while no controller takes it, until
-its time is over. Both ends of the envelope are here.
+The active controller decides them (`active_controller`); on another node it is the quorum's leader. A broker's own requests go
+to it directly, on a channel for their purpose. Clients send to any broker. A request that only the active controller can
+answer is forwarded unchanged in an Envelope (KIP-590), and retried until a controller accepts it or it times out. Both ends of
+the envelope are here.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from reference.protocol.schema import Message
 
 HEARTBEAT_PURPOSE, FORWARD_PURPOSE = "heartbeat", "forward"
 RETRY_MS = 50
-"""A request that no controller took is tried again after this time."""
+"""The delay before a request that no controller accepted is retried."""
 
 TIMEOUT_MS = 30_000
 """The clients' default of request.timeout.ms."""
 
 FORWARDED = ""
-"""The listener of a client whose request a broker forwarded: one of that broker's, which is not known here."""
+"""The listener of a forwarded request's client: it is the forwarding broker's, and unknown here."""
 
 
 @dataclass(slots=True)
 class _Carried:
-    """A client's request on its way."""
+    """A client's request that is being forwarded."""
 
     request: Request
     body: Message
     frame: bytes
-    """All of it without its size."""
+    """The request's bytes without the size."""
     deadline: TimestampMs
     next_try: TimestampMs = field(default=AT_ONCE)
 
 
 class ControllerChannel:
-    """The way to the active controller."""
+    """The connection to the active controller."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ControllerChannel:
     # ---- for this node itself
 
     def ask(self, purpose: str, body: Message, answered: Answered, now: TimestampMs) -> None:
-        """Ask the active controller; None is the answer where there is none."""
+        """Send a request of this node to the active controller; the answer is None if there is none."""
         leader = self._quorum.leader
         if self.controller.is_active:
             version = versions_of(body.KEY)[1]
@@ -92,7 +92,8 @@ class ControllerChannel:
             answered(None, now)
 
     def follow(self, now: TimestampMs) -> None:
-        """When the quorum has another epoch or leader, requests to the former leader, even the same node, are asked again."""
+        """After a change of the quorum's epoch or leader, fail the open requests to the former leader, also if it is the same
+        node."""
         followed = self._quorum.epoch, self._quorum.leader
         if followed == self._followed:
             return
@@ -105,7 +106,7 @@ class ControllerChannel:
     # ---- for clients
 
     def decide_or_refuse(self, request: Request, body: Message, now: TimestampMs) -> None:
-        """Answer a request of a controller's listener: with NOT_CONTROLLER where another node is active."""
+        """Answer a request on a controller's listener, with NOT_CONTROLLER if another node is active."""
 
         def refuse(then: TimestampMs) -> None:
             self._refuse(request, body, ErrorCode.NOT_CONTROLLER)
@@ -113,11 +114,11 @@ class ControllerChannel:
         self._decide(request, body, refuse, now) if self.controller.is_active else refuse(now)
 
     def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None:
-        """Answer a request of a broker's listener, from here or from the active controller."""
+        """Answer a request on a broker's listener, by this node or the active controller."""
         self._send(_Carried(request, body, frame, now + TIMEOUT_MS), now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Try again what is due, and give up what has waited too long."""
+        """Retry the requests that are due, and refuse those that timed out."""
         due = [carried for carried in self._waiting if carried.next_try <= now]
         if due:
             self._waiting = [carried for carried in self._waiting if carried.next_try > now]
@@ -142,7 +143,8 @@ class ControllerChannel:
             self.ask(FORWARD_PURPOSE, envelope, lambda answer, then: self._answered(carried, answer, then), now)
 
     def _abandoned(self, carried: _Carried, now: TimestampMs) -> None:
-        """This node was deposed, and its successor is asked at once; or too many decisions wait here."""
+        """Forward a decision that this node abandoned: at once if it was deposed, or later if too many decisions are pending
+        here."""
         self._wait(carried, now) if self.controller.is_active else self._send(carried, now)
 
     def _wait(self, carried: _Carried, now: TimestampMs) -> None:
@@ -167,7 +169,7 @@ class ControllerChannel:
     # ---- the controller's end of the envelope
 
     def open_envelope(self, request: Request, body: EnvelopeRequest, now: TimestampMs) -> EnvelopeResponse | None:
-        """A client's request that a broker carried here; its answer goes back in an envelope too (KIP-590)."""
+        """Handle a client's request that a broker forwarded; the response is in an envelope too (KIP-590)."""
         if not self.controller.is_active:
             return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
         try:
@@ -194,7 +196,7 @@ class ControllerChannel:
         return None
 
     def _read_forwarded(self, client: Client, body: EnvelopeRequest) -> tuple[Request, Message]:
-        """The request in an envelope. Errors: CodecError for what is none, or is not the controller's to answer."""
+        """The request in an envelope. Errors: CodecError for an invalid one, or one that the controller does not answer."""
         header, form, view, position = decode_request(bytes(body.request_data))
         key, version = header.request_api_key, header.request_api_version
         if not self.controller.decides(key) or not is_served_on(key, BROKER):
@@ -217,7 +219,7 @@ class ControllerChannel:
         self._decide_for(request, body, answer, abandon, now)
 
     def _decide_for(self, request: Request, body: Message, answer: Answer, abandon: Abandon, now: TimestampMs) -> None:
-        """Decide on what the request's client may ask for. Kafka, too, checks before the decision's turn comes."""
+        """Decide the admitted part of a request. Kafka too checks access before the decision's turn comes."""
         admission = self._access.admit(request, body)
         if admission.refusal is not None:
             return answer(admission.refusal, now)
@@ -239,7 +241,7 @@ class ControllerChannel:
 
 
 def _muted_ms(request: Request, data: Buffer) -> int:
-    """For how long the controller's response says that the client is throttled: this broker mutes its connection."""
+    """How long the client is throttled according to the controller's response: this broker mutes its connection."""
     if request.key not in STRICT_SINCE:
         return 0
     _, response = decode_response(request.key, request.version, data)

@@ -1,6 +1,6 @@
-"""The other controllers as a node knows them: who votes, where each is reached, whether there is another one at all.
+"""The other controllers, as a node knows them: the voters, their addresses, and whether there are others.
 
-The voters are the configuration's (controller.quorum.voters), or those in the log (KIP-853).
+The voters are those of the configuration (controller.quorum.voters), or of the log (KIP-853).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reference.protocol.schema import Message
 
 
 def quorum_settings(identity: Identity, configuration: Configuration, voters: Voters) -> QuorumSettings:
-    """How the quorum is set up; `voters` are the configuration's."""
+    """The settings of the quorum; `voters` are the configuration's."""
     properties = configuration.static
     return QuorumSettings(
         tuple(voters),
@@ -35,7 +35,7 @@ def quorum_settings(identity: Identity, configuration: Configuration, voters: Vo
 
 
 def answer(responder: Responder, token: object, response: Message, now: TimestampMs) -> None:
-    """Give an answer of the quorum to its token: a client's request, or the decision that asked for it."""
+    """Pass a response of the quorum to its token: a client's request, or a pending decision."""
     if isinstance(token, Request):
         responder.respond(token, response)
     else:
@@ -53,16 +53,16 @@ class Controllers:
 
     @property
     def is_alone(self) -> bool:
-        """Whether there is no voter but one: then no other is to be waited for."""
+        """Whether this is the only voter, so that there is no other to wait for."""
         return len(self._voters) == 1 if self._quorum.is_static else self._quorum.is_only_voter
 
     @property
     def kraft_version(self) -> int:
-        """The finalized kraft.version; 0 where the voters are the configuration's."""
+        """The finalized kraft.version; 0 with the voters of the configuration."""
         return self._quorum.kraft_version
 
     def address_of(self, controller: NodeId) -> Address:
-        """Where a controller is reached: as the quorum knows, or as the configuration says."""
+        """The address of a controller, from the quorum or the configuration."""
         known = self._quorum.address_of(controller)
         if known is None:
             return self._voters.get(controller, NOWHERE)
@@ -71,7 +71,7 @@ class Controllers:
     def ask(
         self, peers: Peers, peer: NodeId, body: Message, now: TimestampMs, take: Callable[[NodeId, Message], None]
     ) -> None:
-        """Put a question of the quorum to another member, on the channel for it; `take` sees each response first."""
+        """Send a quorum's request to another member, on the channel for it; `take` gets each response first."""
 
         def answered(answer: Message | None, then: TimestampMs) -> None:
             if answer is None:
@@ -84,7 +84,7 @@ class Controllers:
         peers.ask(peer, self.address_of(peer), quorum_purpose(body), body, now, timeout_ms, answered)
 
     def endpoints(self) -> VoterEndpoints:
-        """The endpoints of each voter, for clients that describe the quorum."""
+        """The endpoints of each voter, for DescribeQuorum."""
         if not self._quorum.is_static:
             return {voter.id: voter.endpoints for voter in self._quorum.voters}
         listener = self._quorum.settings.listener

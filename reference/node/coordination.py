@@ -86,14 +86,14 @@ class AwaitingCommit:
         self._outcome(ErrorCode.REQUEST_TIMED_OUT, now)
 
     def abandon(self) -> None:
-        """Nothing is to be released: a waiting operation has no resources."""
+        """Do nothing: a delayed operation has no resources."""
 
 
 LOAD_BYTES = 1 << 20
-"""How much of a partition one step replays."""
+"""The bytes of a partition that one step replays."""
 COUNT_HAS_CHANGED = "the topic has another number of partitions than when this broker started; start it again"
 MOST_OVERHEAD = 64
-"""Bytes that a batch or a record has at most, beside keys and values."""
+"""The most bytes of a batch or record besides keys and values."""
 
 KeyValue = tuple[bytes, bytes | None]
 """Key and value of one record; a null value is a tombstone."""
@@ -130,7 +130,7 @@ class _Held(Generic[S]):
     partition: Partition
     shard: S
     offset: Offset
-    """The partition was replayed up to this offset."""
+    """The next offset to replay."""
     is_loaded: bool = False
 
 
@@ -160,7 +160,7 @@ class Coordination(Generic[S]):
         self._unloadable: set[int] = set()
         """Partitions that are not loaded in this leader epoch."""
         self._loading = 0
-        """How many shards are not loaded, those that were refused among them."""
+        """The number of shards that are not loaded, including refused ones."""
         self.touched: set[int] = set()
         """Shards whose deadlines may have changed. The owner of the cached deadlines reads them again and removes them here."""
 
@@ -259,9 +259,9 @@ class Coordination(Generic[S]):
         self._context.purgatories.wake(held.partition, now)
 
     def write_apart(self, index: int, records: Iterable[KeyValue], now: TimestampMs) -> None:
-        """Write records that may be lost apart from each other, in batches that the partition takes.
+        """Write records that need not be atomic, in batches that fit into the partition's limit.
 
-        Errors: as `write`; what was written before the error stays.
+        Errors: as `write`; batches before the error are kept.
         """
         limit = self._held_by(index).partition.log.config.max_message_bytes - MOST_OVERHEAD
         batch: list[KeyValue] = []
@@ -291,7 +291,7 @@ class Coordination(Generic[S]):
     ) -> None:
         """Respond when all that was appended to the partition so far is committed.
 
-        Where that remains unknown, `fail` sets the response's error: NOT_COORDINATOR, or REQUEST_TIMED_OUT.
+        If that remains unknown, `fail` sets the response's error: NOT_COORDINATOR, or REQUEST_TIMED_OUT.
         Errors: as `shard_of`.
         """
 

@@ -1,7 +1,8 @@
 """Log directories that take no new replicas: `cordoned.log.dirs` (KIP-1066).
 
-A replica that comes to this broker is made in another directory, and none moves into a cordoned one; what is there stays. The
-controller learns of them by heartbeats, and places no replica on a broker whose directories are all cordoned.
+A new replica on this broker is created in another directory, and none moves into a cordoned one; existing replicas are kept.
+The controller learns of cordoned directories by heartbeats, and places no replica on a broker whose directories are all
+cordoned.
 Source: kafka.log.LogManager.nextLogDirs; kafka.server.ReplicaManager.alterReplicaLogDirs; BrokerLifecycleManager.
 """
 
@@ -17,7 +18,8 @@ from reference.storage.log_manager import LogManager
 
 
 def follow_cordons(configuration: Configuration, logs: LogManager) -> Callable[[], list[UUID] | None]:
-    """Let the logs follow the setting; gives what the ids of the cordoned directories are, None where records cannot say it."""
+    """Make the logs apply the setting; return a function for the ids of the cordoned directories, None if records cannot have
+    them."""
 
     def cordoned() -> list[LogDirectory]:
         names = configuration.cordoned_directories

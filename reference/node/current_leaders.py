@@ -1,4 +1,4 @@
-"""Where a refused client should have asked: the leader, beside the error of a partition (KIP-951, PRD-02, FET-12)."""
+"""Adds the leader's id and endpoint to a partition's error, so that the client can find it (KIP-951, PRD-02, FET-12)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from reference.protocol.primitives import NO_EPOCH, NO_NODE, LeaderEpoch, NodeId
 
 FIRST_PRODUCE = 10
 FIRST_FETCH = 16
-"""The versions from which on a response has a place for it."""
+"""The first versions whose responses have these fields."""
 NOT_LEADING = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def name_leaders_of_produce(image: MetadataImage, request: Request, response: ProduceResponse) -> None:
-    """Of each partition that is refused with NOT_LEADER_OR_FOLLOWER."""
+    """Add the leader of each partition that is refused with NOT_LEADER_OR_FOLLOWER."""
     if request.version < FIRST_PRODUCE:
         return
     leaders: set[NodeId] = set()
@@ -38,7 +38,8 @@ def name_leaders_of_produce(image: MetadataImage, request: Request, response: Pr
 def name_leaders_of_fetch(
     image: MetadataImage, request: Request, response: FetchResponse, from_follower: bool = False
 ) -> None:
-    """Of each partition that is refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH. Followers know their addresses."""
+    """Add the leader of each partition that is refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH; endpoints for
+    consumers only."""
     if request.version < FIRST_FETCH:
         return
     leaders: set[NodeId] = set()
@@ -57,7 +58,7 @@ def name_leaders_of_fetch(
 
 
 def _leader(image: MetadataImage, name: TopicName | None, index: int) -> tuple[NodeId, LeaderEpoch]:
-    """Id and leader epoch; -1 and -1 of a partition that this broker does not know."""
+    """Leader and leader epoch; both -1 for an unknown partition."""
     found = image.partition(name, index) if name else None
     return (found.leader, found.leader_epoch) if found else (NO_NODE, NO_EPOCH)
 
@@ -65,7 +66,7 @@ def _leader(image: MetadataImage, name: TopicName | None, index: int) -> tuple[N
 def _reached(
     image: MetadataImage, request: Request, leaders: set[NodeId]
 ) -> Iterator[tuple[NodeId, str, int, str | None]]:
-    """Id, host, port and rack of each leader that is alive, on the listener that the request came in on."""
+    """Id, endpoint and rack of each unfenced leader, on the listener of the request."""
     for leader in sorted(leaders):
         broker = image.brokers.get(leader)
         for place in broker.endpoints if broker is not None and not broker.fenced else ():

@@ -1,4 +1,4 @@
-"""Decisions that are made one after the other, each on what the one before it has committed."""
+"""Decisions that are made one at a time, each on the committed result of the previous one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reference.protocol.primitives import LeaderEpoch, NodeId, Offset, Timestamp
 from reference.protocol.schema import Message
 
 MAX_WAITING = 10_000
-"""Decisions that may wait; a later one is refused as if this were not the controller, and is tried again."""
+"""The most pending decisions; a further one is abandoned, as on a node that is not the controller, and retried."""
 
 Answer = Callable[[Message | None, TimestampMs], None]
 
@@ -32,12 +32,12 @@ class Progress(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether this node is the active controller, and has everything that earlier ones decided."""
+        """Whether this node is the active controller, and has all earlier decisions."""
         ...
 
 
 class DecisionLog(Progress, Protocol):
-    """Where the records of decisions go: the metadata quorum's log, or ZooKeeper."""
+    """The log for decisions' records: the metadata quorum's, or ZooKeeper."""
 
     @property
     def node(self) -> NodeId: ...
@@ -56,20 +56,20 @@ class _Decision:
 
 
 class Decisions:
-    """Decisions that wait for their turn, and the one that waits for its commit."""
+    """The pending decisions, and the one that waits for its commit."""
 
     def __init__(self, quorum: Progress, applied: Callable[[], Offset]) -> None:
-        """`applied` gives the end of the metadata that this node's image has."""
+        """`applied` returns the end offset of this node's image."""
         self._quorum = quorum
         self._applied = applied
         self._waiting: deque[_Decision] = deque()
         self._made: tuple[_Decision, Message | None, LeaderEpoch, Offset] | None = None
-        """The decision whose records are not committed yet: its answer, the epoch it was made in, where it ends."""
+        """The decision that is not committed yet, with its response, epoch and end offset."""
 
     def submit(
         self, decide: Callable[[TimestampMs], Message | None], answer: Answer, abandon: Abandon, now: TimestampMs
     ) -> None:
-        """`decide` is called when its turn comes, then `answer` with its result, or else `abandon`."""
+        """Queue a decision: `decide` is called when its turn comes, then `answer` with its result, or else `abandon`."""
         if len(self._waiting) >= MAX_WAITING:
             abandon(now)
             return
@@ -77,7 +77,7 @@ class Decisions:
         self.advance(now)
 
     def advance(self, now: TimestampMs) -> None:
-        """Go on as far as the quorum has come; to be called whenever it may have moved."""
+        """Continue after the quorum may have moved."""
         if self._made is not None:
             self._settle(now)
         while self._waiting and self._made is None:
@@ -85,7 +85,7 @@ class Decisions:
                 self._abandon_all(now)
                 return
             if self._applied() < self._quorum.log_end_offset:
-                return  # something of our own is not committed yet: decide upon it, not before it
+                return  # an own record is not committed yet: the next decision must build on it
             self._make(self._waiting.popleft(), now)
 
     def _make(self, decision: _Decision, now: TimestampMs) -> None:

@@ -1,6 +1,6 @@
-"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken, and who may ask for them.
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken and DescribeDelegationToken, and their access control.
 
-A client that may create tokens for others has CreateTokens on these users (KIP-373). Owners and renewers see their tokens;
+A client needs CreateTokens on other users to create tokens for them (KIP-373). Owners and renewers see their tokens;
 others need Describe on the token or DescribeTokens on its owner.
 Source: kafka.server.KafkaApis, ControllerApis (handle…DelegationToken…, allowTokenRequests).
 """
@@ -40,7 +40,7 @@ NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 
 
 def check_tokens(access: Access, request: Request, body: Any, admission: Admission) -> None:
-    """The step of all four APIs: a token is for who has authenticated, and not by a token."""
+    """The step of all four APIs: the client must have authenticated, and not by a token."""
     if not _may_ask(access.configuration, request.client):
         admission.refusal = _refusal(request, body, NOT_ALLOWED)
     elif isinstance(body, CreateDelegationTokenRequest):
@@ -52,7 +52,7 @@ def check_tokens(access: Access, request: Request, body: Any, admission: Admissi
 
 
 def _may_ask(configuration: Configuration, client: Client) -> bool:
-    """A request that a broker forwarded was asked on the broker's listener, and checked there."""
+    """Whether the client may request tokens. A forwarded request was checked by the broker, on the client's listener."""
     if client.by_token:
         return False
     protocol = protocols_of(configuration.static).get(client.listener)
@@ -109,7 +109,7 @@ def _made(controller: ActiveController, decision: Decision[Any], now: TimestampM
 def describe_tokens(
     context: Context, request: Request, body: DescribeDelegationTokenRequest, now: TimestampMs
 ) -> DescribeDelegationTokenResponse:
-    """The tokens of these owners and renewers, of all where none is named, that the client may see."""
+    """The tokens that the client may see, of these owners and renewers, or of all if the request names none."""
     settings = TokenSettings.of(context.configuration)
     if settings.secret is None:
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)

@@ -1,8 +1,8 @@
-"""Reports to the controller in which directory this broker's replicas are, where the metadata name another one (KIP-858).
+"""Reports to the controller the directories of this broker's replicas that differ from the metadata (KIP-858).
 
-The metadata name no directory for a new replica of a broker that has several, another one after a disk was replaced, and the
-former one while a replica moves. Until its broker has reported where it is, the controller does not elect a replica whose
-directory it takes to be offline. A replica whose log cannot be opened is in the directory LOST: others lead then.
+The metadata have no directory for a new replica on a broker with several, a wrong one after a disk was replaced, and the
+former one while a replica moves. Before the report the controller does not elect a replica whose directory is offline in the
+metadata. A replica whose log cannot be opened is reported in the directory LOST: then others lead.
 Source: org.apache.kafka.server.AssignmentsManager.
 """
 
@@ -22,11 +22,11 @@ from reference.protocol.schema import Message
 PURPOSE = "directories"
 RETRY_MS = 1_000
 MOST_PARTITIONS = 2_250
-"""In one request (AssignReplicasToDirsRequest.MAX_ASSIGNMENTS_PER_REQUEST)."""
+"""The most partitions in one request (AssignReplicasToDirsRequest.MAX_ASSIGNMENTS_PER_REQUEST)."""
 
 
 class DirectoryAssignments:
-    """Asks until the metadata name the right directories."""
+    """Sends reports until the metadata have the right directories."""
 
     def __init__(self, context: Context, moves: Moves, membership: Membership, ask: AskController) -> None:
         self._context = context
@@ -34,15 +34,15 @@ class DirectoryAssignments:
         self._membership = membership
         self._ask_controller = ask
         self._seen: object = None
-        """The metadata's end and the moves and offline replicas, when the replicas were last looked at."""
+        """The metadata's end, the moves and the offline replicas at the last comparison."""
         self._is_settled = False
-        """Nothing was misplaced when this broker had replayed the metadata and was unfenced, and the controller knows the one
-        directory in which it places new replicas."""
+        """Whether no replica was misplaced once this broker had replayed the metadata and was unfenced, and it has one
+        directory only, in which the controller places new replicas."""
         self._retry_at: TimestampMs | None = None
         self._is_asking = False
 
     def advance(self, now: TimestampMs) -> None:
-        """Ask, where something has changed since the last look, or after a while where a request was not granted."""
+        """Report misplaced replicas after a change, or RETRY_MS after the last report."""
         context, logs = self._context, self._moves.logs
         if self._is_settled and not context.replicas.offline:
             return
@@ -89,7 +89,7 @@ class DirectoryAssignments:
         return found
 
     def _directory_of(self, key: tuple[TopicName, int], known: UUID) -> UUID | None:
-        """Where a replica is, or moves to once its copy has caught up; None where it has no log yet."""
+        """The directory of a replica, or of its copy once that has caught up; None without a log."""
         replicas, logs = self._context.replicas, self._moves.logs
         if key in replicas.offline:
             return LOST if is_online(known, [each.id for each in logs.live]) else known
@@ -97,6 +97,6 @@ class DirectoryAssignments:
         return holder.id if holder is not None and key in replicas.partitions else None
 
     def _answered(self, answer: Message | None, now: TimestampMs) -> None:
-        """Accepted assignments are in the metadata now or soon; others are sent again after a while."""
+        """Compare again after RETRY_MS: accepted assignments are then in the metadata, and others are reported again."""
         self._is_asking = False
         self._retry_at = now + RETRY_MS

@@ -1,4 +1,4 @@
-"""Effects: a node's only way to act on the world outside of its disk."""
+"""Effects: a node's only outputs besides its disk."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from reference.protocol.primitives import NodeId
 from reference.zookeeper.operations import ZooKeeperEffect
 
 ConnectionId = int
-"""The driver's name for a client's connection."""
+"""The driver's id of a client's connection."""
 
 
 @dataclass(slots=True)
 class Respond:
-    """Send a frame (its size first) as the answer to the connection's request; None ends an acks=0 request in silence.
+    """Send a frame (its size first) as the response to the connection's request; None for an acks=0 request, which has no
+    response.
 
-    Slices of files among the parts are to be released when they were sent, or will not be.
+    The driver releases file slices among the parts when they were sent, or will not be.
     """
 
     connection: ConnectionId
     parts: list[Part] | None
     muted_ms: int = 0
-    """For how long nothing is to be read of the connection then: the client has used more than its quota (KIP-219)."""
+    """How long the driver must not read from the connection: the client has exceeded its quota (KIP-219)."""
 
 
 @dataclass(slots=True)
@@ -35,14 +36,14 @@ class Close:
 
 @dataclass(slots=True)
 class Authenticated:
-    """The client of a connection has authenticated: its frames may be as large as those of any other."""
+    """The client of a connection has authenticated: its frames may be as large as any other's."""
 
     connection: ConnectionId
 
 
 @dataclass(slots=True)
 class WantKeys:
-    """A token has come on this listener whose key is not known: there may be a newer set (`Node.take_keys`)."""
+    """A token on this listener has an unknown key: the driver may fetch a newer key set (`Node.take_keys`)."""
 
     listener: str
 
@@ -51,9 +52,9 @@ class WantKeys:
 class Send:
     """Send a request frame (its size first) to another node.
 
-    The connection is the one of this peer and purpose; the driver opens it when it is needed. Requests on one connection
-    arrive in order, and their answers come back by `Node.answered`. When the connection cannot be made or is lost, the driver
-    calls `Node.unreachable` once, and the next `Send` opens another.
+    The connection is that of this peer and purpose; the driver opens it on demand. Requests on one connection arrive in order,
+    and their responses are passed to `Node.answered`. If the connection cannot be opened or is lost, the driver calls
+    `Node.unreachable` once, and the next `Send` opens another.
     """
 
     peer: NodeId

@@ -1,4 +1,4 @@
-"""Fetch: records from an offset on, now or when there are enough. (FET-*, FSS-*, EPO-*)"""
+"""Fetch: records from an offset on, at once or when there are enough. (FET-*, FSS-*, EPO-*)"""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ class Fetching:
     context: Context
     sessions: FetchSessions
     max_bytes: int
-    """Of one response (fetch.max.bytes)."""
+    """The most bytes of one response (fetch.max.bytes)."""
     may_propose: Callable[[Partition], None]
-    """Takes a partition whose ISR a follower's fetch may have enlarged."""
+    """Takes a partition for which a follower's fetch may have led to a proposal."""
     quotas: Quotas
     selects_by_rack: bool = False
     """Whether consumers are sent to a replica in their own rack (replica.selector.class)."""
 
 
 def fetching_of(context: Context, chance: Chance, may_propose: Callable[[Partition], None], quotas: Quotas) -> Fetching:
-    """What answers a node's fetches: its sessions learn from the purgatories which partitions have news."""
+    """The parts of a node's fetch handler; the purgatories report changed partitions to the sessions."""
     integer = context.configuration.integer
     sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
     context.purgatories.news = sessions.news
@@ -68,11 +68,11 @@ def fetching_of(context: Context, chance: Chance, may_propose: Callable[[Partiti
 def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:
     """Serve a consumer's fetch (FET-01 to FET-21), or a follower's (REP-*).
 
-    A follower that waits is not answered because the high watermark has moved: it learns of that with the next records, or when
-    its time is over, as from Kafka 4.3.1 (also where its fetch says what it has, a field that only the metadata's quorum uses).
-    It is answered at once when a partition cannot be read, when none is known, when `min_bytes` are there, when it asks
-    for what lies behind all that it may see, or when it does not want to wait; else it is parked until an append wakes
-    it or its time is over.
+    A delayed follower's fetch is not completed by a new high watermark: the follower learns it with the next records, or when
+    max_wait_ms passes, as in Kafka 4.3.1 (also if its fetch has the high_watermark field, which only the metadata quorum
+    uses). A fetch is answered at once if a partition cannot be read, if no partition is known, if `min_bytes` are available,
+    if a consumer fetches from beyond the end that it may see, or if max_wait_ms is 0. Otherwise it is delayed until an append
+    completes it or max_wait_ms passes.
     """
     # validate
     if body.isolation_level not in ISOLATION_LEVELS:
@@ -99,14 +99,14 @@ def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: Timesta
 
 
 def _follower(request: Request, body: FetchRequest) -> tuple[NodeId, BrokerEpoch]:
-    """Which broker follows, and in which incarnation; below 0 for a consumer."""
+    """The follower's broker id and epoch; the id is negative for a consumer."""
     state = body.replica_state
     is_said_there = request.version >= FIRST_VERSION_WITH_REPLICA_STATE
     return state.replica_id if is_said_there else body.replica_id, state.replica_epoch
 
 
 def _of_no_isolation(body: FetchRequest, version: int) -> FetchResponse:
-    """The error for an unknown isolation level: Kafka has none of its own for that (FET-19)."""
+    """The response to an unknown isolation level: Kafka has no specific error for it (FET-19)."""
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     response = FetchResponse(error_code=code)
     for topic in body.topics if version < FIRST_VERSION_WITH_TOPIC_IDS else ():
@@ -122,9 +122,9 @@ class _Look:
     read: Read
     error: ErrorCode = ErrorCode.NONE
     preferred: NodeId = NO_NODE
-    """The replica that a consumer is sent to."""
+    """The preferred read replica of a consumer."""
     is_urgent: bool = False
-    """Whether the response must not wait."""
+    """Whether the response must be sent at once."""
     waits: bool = True
     size: int = field(init=False)
 
@@ -132,20 +132,20 @@ class _Look:
         self.size = len(self.read.records)
 
     def release(self) -> None:
-        """Let go of the file that records pin which will not be sent."""
+        """Release the file that unsent records pin."""
         if isinstance(self.read.records, LogSlice):
             self.read.records.release()
 
 
 REFUSED = Read(NO_OFFSET, NO_OFFSET, NO_OFFSET)
-"""Of an error: where the log is, is not reported, as Kafka does not (FET-02)."""
+"""The read of a partition with an error; it has no offsets, as in Kafka (FET-02)."""
 NOT_READ = _Look(Read(NO_OFFSET, NO_OFFSET, NO_OFFSET))
-"""Of a settled partition."""
+"""The look of a settled partition."""
 
 
 class Serving:
-    """One fetch request. While it waits, only a partition that has news is read again, and all of them for the response:
-    all that it names and all that were not settled (see `fetch_sessions`)."""
+    """One fetch request. While it is delayed, only a changed partition is read again. For the response all partitions are:
+    those that the request names, and those that were not settled (see `fetch_sessions`)."""
 
     __slots__ = (
         "_body",
@@ -184,22 +184,22 @@ class Serving:
         self._follower = follower
         self._epoch = epoch
         self._rack = body.rack_id if fetching.selects_by_rack and follower < 0 else ""
-        """Empty where no replica is preferred; versions below 11 have no rack."""
+        """The consumer's rack; empty if no replica is preferred, and in versions below 11."""
         most = fetching.quotas.most_fetched(request) if follower < 0 else None
         self._max_bytes = min(body.max_bytes, fetching.max_bytes, *(() if most is None else (most,)))
         self._moved: list[Partition] = []
-        """The partitions in which a follower's fetch has committed something."""
+        """The partitions that a follower's fetch has changed."""
         self._names_leaders = False
         """Whether a partition was refused because another broker leads it."""
         self._looks: dict[Wanted, _Look] = {}
         self._size: int = 0
         self._urgent: int = 0
         self._waiting = context.settled_count
-        """Sums over the looks, and the settled partitions, which wait."""
+        """Sums over the looks; `_waiting` includes the settled partitions."""
         self._settled: list[Settled] = []
-        """Which of the partitions of the last `read` need not be read again."""
+        """The partitions of the last `read` that need not be read again."""
         self.places: dict[Key, list[Wanted]] = {}
-        """The partitions that are read, by whose news wake this fetch."""
+        """The partitions to read, by the key whose changes complete this fetch."""
         for wanted in context.wanted:
             if (name := self._name_of(wanted)) is not None:
                 self.places.setdefault((name, wanted.partition), []).append(wanted)
@@ -215,8 +215,8 @@ class Serving:
     def read(self, now: TimestampMs, is_first: bool = False) -> None:
         """Read all partitions in order.
 
-        The first partition that has records gives at least one whole batch, whatever the limits (FET-08, KIP-74). Only
-        the first read of a follower's fetch is news of its log end offset.
+        The first partition with records returns at least one whole batch, whatever the limits (FET-08, KIP-74). Only the first
+        read of a follower's fetch reports the follower's log end offset.
         """
         left = self._max_bytes
         for look in self._looks.values():
@@ -232,7 +232,7 @@ class Serving:
 
     @property
     def is_ready(self) -> bool:
-        """Whether to answer: a partition cannot wait, or none is known, or `min_bytes` are there."""
+        """Whether to respond: a partition must not wait, none is known, or `min_bytes` are available."""
         return self._urgent > 0 or self._waiting == 0 or self._size >= min(self._body.min_bytes, self._max_bytes)
 
     def _count(self, look: _Look, sign: int) -> None:
@@ -241,7 +241,7 @@ class Serving:
         self._waiting += sign * look.waits
 
     def _look_again(self, wanted: Wanted, now: TimestampMs) -> None:
-        """Read one partition as if it were alone: no less than the response would have of it."""
+        """Read one partition alone, with at least the bytes that the response would have of it."""
         look = self._look(wanted, min(wanted.max_bytes, self._max_bytes), True, False, now)
         self._count(self._looks[wanted], -1)
         self._looks[wanted] = look
@@ -249,9 +249,10 @@ class Serving:
         look.release()
 
     def _is_beyond(self, partition: Partition, wanted: Wanted, read: Read) -> bool:
-        """Whether a consumer asks for what lies behind the batch at which the part that it may see ends.
+        """Whether a consumer fetches from beyond the batch in which its visible part of the log ends.
 
-        It is answered at once, as by Kafka, which takes it for one whose leader has lost records. Errors: LogError, RecordsError.
+        Such a fetch is answered at once, as by Kafka, in which it means that the leader lost records. Errors: LogError,
+        RecordsError.
         """
         end = read.last_stable_offset if self._body.isolation_level == READ_COMMITTED else read.high_watermark
         return wanted.fetch_offset > end and partition.log.batch_start(wanted.fetch_offset) > end
@@ -295,9 +296,9 @@ class Serving:
         return preferred_replica(partition, self._rack, wanted.fetch_offset, brokers, now)
 
     def _is_settled(self, partition: Partition, wanted: Wanted, read: Read) -> bool:
-        """Whether the partition need not be read before there is news of it: what it has, the client has.
+        """Whether the partition need not be read before it changes: the client has all its records.
 
-        A follower that is not in sync is read each time, for it may join without news of the partition.
+        A follower that is not in sync is read each time, because it may join the ISR without a change of the partition.
         """
         if self._follower < 0:
             is_committed = self._body.isolation_level == READ_COMMITTED
@@ -311,7 +312,7 @@ class Serving:
     def _read_as_follower(
         self, partition: Partition, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs
     ) -> Read:
-        """Records up to the log's end; the leader learns how far the follower is, and may commit or propose by it."""
+        """Read up to the log end offset. The leader records the follower's progress, and may commit or propose by it."""
         asked = FollowerFetch(
             follower=self._follower,
             broker_epoch=self._epoch,
@@ -333,22 +334,23 @@ class Serving:
         return read
 
     def _refuse(self, name: TopicName | None, wanted: Wanted, error: KafkaError | LogError | RecordsError) -> _Look:
-        """What cannot be read is answered at once; but of what is not there the others go on waiting (FET-21)."""
+        """The look of an error. It is answered at once, except that the others keep waiting if the partition is unknown
+        (FET-21)."""
         self._names_leaders |= error.code in NOT_LEADING
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR or isinstance(error, RecordsError):
             self._fetching.context.log("error", f"{name}-{wanted.partition}: {error}")
         return _Look(REFUSED, error.code, is_urgent=error.code not in UNREADABLE, waits=False)
 
     def complete_produces(self, now: TimestampMs) -> None:
-        """Complete what waited for what this fetch has committed. A coordinator then appends its next record, which must wake
-        this fetch where it is parked, and unsettle the partition in its session: so this comes last."""
+        """Complete the produce requests whose records this fetch has committed. A coordinator then appends its next record,
+        which must find this fetch parked, and unsettle the partition in its session: so this comes last."""
         for partition in self._moved:
             self._fetching.context.purgatories.produces.wake(partition.key, now)
 
     # ---- while parked
 
     def try_complete(self, now: TimestampMs, key: Key) -> bool:
-        if len(self._looks) > 1:  # one partition alone is read for the response at once
+        if len(self._looks) > 1:  # a single partition is read for the response at once
             for place in self.places[key]:
                 self._look_again(place, now)
             if not self.is_ready:
@@ -361,7 +363,7 @@ class Serving:
         return True
 
     def park(self, now: TimestampMs) -> None:
-        """Wait for news."""
+        """Delay the fetch until a partition changes or max_wait_ms passes."""
         self._fetching.context.purgatories.fetches.park(self, self.places, now + self._body.max_wait_ms)
         if self._context.session is not None:
             self._context.session.waiting[self.connection] = self
@@ -382,15 +384,14 @@ class Serving:
         self._fetching.context.responder.respond(self._request, self.finish(now))
 
     def finish(self, now: TimestampMs) -> FetchResponse:
-        """The response of the last `read`; the session's next request does not read the partitions of which there is nothing
-        left to say."""
+        """The response of the last `read`. The session's next request does not read partitions that are settled now."""
         if self._follower < 0 and (throttled := self._throttled()) is not None:
             self.release()
             return throttled
         results = [_partition_data(wanted.partition, self._looks[wanted]) for wanted in self._context.wanted]
         response = self._fetching.sessions.finish(self._context, self._request.version, results, now)
         if response.error_code != ErrorCode.NONE:
-            self.release()  # the session has gone on: nothing of them is sent, and nothing counts as sent
+            self.release()  # the session has a newer epoch: no record is sent, and nothing counts as sent
             return response
         self._fetching.sessions.settle(self._context, self._settled)
         if self._names_leaders:
@@ -398,26 +399,26 @@ class Serving:
         return response
 
     def _throttled(self) -> FetchResponse | None:
-        """The response to a consumer that has used up its quota.
+        """The response to a consumer that exceeds its quota; None if it does not.
 
-        Bytes of records count; Kafka counts what is around them, too.
+        Only bytes of records count; Kafka also counts the rest of the response.
         """
         throttle_ms = self._fetching.quotas.throttle_fetch(self._request, self._size)
         return self._fetching.sessions.throttled(self._context, throttle_ms) if throttle_ms else None
 
     def abandon(self) -> None:
-        """Nothing is held while a fetch waits."""
+        """Remove the fetch from its session; a delayed fetch has no other resources."""
         if self._context.session is not None:
             self._context.session.waiting.pop(self.connection, None)
 
     def release(self) -> None:
-        """Nothing that was read will be sent."""
+        """Release all records that were read and will not be sent."""
         for look in self._looks.values():
             look.release()
 
 
 def _partition_data(partition: int, look: _Look) -> PartitionData:
-    """What a response says of one partition."""
+    """One partition of the response."""
     read = look.read
     result = PartitionData(
         partition_index=partition,

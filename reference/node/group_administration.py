@@ -19,7 +19,7 @@ DeletedGroup = DeleteGroupsResponse.DeletableGroupResult
 
 
 def list_groups(groups: Groups, request: Request, body: ListGroupsRequest, now: TimestampMs) -> Message | None:
-    """The groups that this broker coordinates (GAD-03); a part of them would pass for all while others are loaded."""
+    """The groups that this broker coordinates (GAD-03); an error while some are loading, because the list would be incomplete."""
     coordination = groups.coordination
     if coordination.is_loading:
         return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -35,14 +35,14 @@ def list_groups(groups: Groups, request: Request, body: ListGroupsRequest, now: 
 
 
 def _unlist(response: ListGroupsResponse, listed: list[ListGroupsResponse.ListedGroup], code: ErrorCode) -> None:
-    """Groups that another broker coordinates meanwhile are its own to list."""
+    """Remove groups from the list; groups that another broker now coordinates are in its own list."""
     response.groups = [each for each in response.groups if each not in listed]
     if code is not ErrorCode.NOT_COORDINATOR:
         response.error_code = code
 
 
 def describe_groups(groups: Groups, request: Request, body: DescribeGroupsRequest, now: TimestampMs) -> Message | None:
-    """Each group, or why it cannot be described (GAD-01, GAD-02, GAD-06)."""
+    """Describe each group, or report its error (GAD-01, GAD-02, GAD-06)."""
     response = DescribeGroupsResponse()
     parts: list[tuple[int, Fail]] = []
     for id in body.groups:
@@ -72,7 +72,7 @@ def _undescribe(described: DescribedGroup, code: ErrorCode) -> None:
 
 
 def delete_groups(groups: Groups, request: Request, body: DeleteGroupsRequest, now: TimestampMs) -> Message | None:
-    """Each group with everything that it has committed, or why it stays (GAD-04, GAD-06)."""
+    """Delete each group with its offsets, or report its error (GAD-04, GAD-06)."""
     response = DeleteGroupsResponse()
     parts: list[tuple[int, Fail]] = []
     for id in dict.fromkeys(body.groups_names):

@@ -28,11 +28,11 @@ from reference.storage.verification import NOT_REQUIRED, Guard
 FIRST_TRANSACTIONAL_COMMIT_THAT_KNOWS_LOADING = 2
 
 Verified = Callable[[ErrorCode, Guard | None, TimestampMs], None]
-"""Takes NONE and the right to write, or why the offsets are not to be written."""
+"""Takes NONE and the guard of the write, or the error for all offsets."""
 
 
 def offset_commit(groups: Groups, request: Request, body: OffsetCommitRequest, now: TimestampMs) -> Message | None:
-    """Keep offsets (OFF-01, OFF-03 to OFF-09, OFF-12, OFF-13); a group id that is empty may keep them too."""
+    """Store offsets (OFF-01, OFF-03 to OFF-09, OFF-12, OFF-13); an empty group id is allowed."""
     try:
         index, shard = groups.coordination.shard_of(body.group_id)
         # fence: the shard compares member and generation
@@ -42,7 +42,7 @@ def offset_commit(groups: Groups, request: Request, body: OffsetCommitRequest, n
     except KafkaError as error:
         return refused_commit(body, request.version, KnownTopics(groups.context.image), error.code)
     shard.classic.committed(body.group_id, body.member_id, now)
-    # respond, when it is committed
+    # respond when the records are committed
     groups.answer(index, request, decided.response, now)
     return None
 
@@ -50,10 +50,10 @@ def offset_commit(groups: Groups, request: Request, body: OffsetCommitRequest, n
 def txn_offset_commit(
     groups: Groups, verification: Verification, request: Request, body: TxnOffsetCommitRequest, now: TimestampMs
 ) -> Message | None:
-    """Keep offsets that count when the producer's transaction is committed (OFF-17, OFF-18, TXV-08).
+    """Store offsets that take effect when the producer's transaction commits (OFF-17, OFF-18, TXV-08).
 
-    First the transaction's coordinator is asked whether it has the group's partition; then the group is. Before there is
-    any such partition the question cannot be put: COORDINATOR_NOT_AVAILABLE, where the other requests about groups are
+    First the transaction coordinator verifies that the transaction has the group's partition, then the group checks the
+    member. If the partition does not exist, it cannot be verified: COORDINATOR_NOT_AVAILABLE, where other group requests get
     NOT_COORDINATOR.
     """
     try:
@@ -96,7 +96,7 @@ def _commit_in_transaction(
 def _refused_in_transaction(
     groups: Groups, request: Request, body: TxnOffsetCommitRequest, code: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """Producers of before version 2 do not know that a coordinator may be loading (OFF-18)."""
+    """The response to a refused commit. Before version 2 producers do not support COORDINATOR_LOAD_IN_PROGRESS (OFF-18)."""
     knows_loading = request.version >= FIRST_TRANSACTIONAL_COMMIT_THAT_KNOWS_LOADING
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and not knows_loading:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -104,7 +104,7 @@ def _refused_in_transaction(
 
 
 def offset_delete(groups: Groups, request: Request, body: OffsetDeleteRequest, now: TimestampMs) -> Message | None:
-    """Forget offsets of topics that the group does not use (OFF-14)."""
+    """Delete offsets of topics that the group does not consume (OFF-14)."""
     try:
         index, shard = groups.shard_of_member(body.group_id)
         decided = shard.commits.delete(body)
@@ -117,7 +117,7 @@ def offset_delete(groups: Groups, request: Request, body: OffsetDeleteRequest, n
 
 FIRST_VERSION_WITH_ABORTABLE = 4
 FIRST_VERSION_THAT_ADDS = 5
-"""TxnOffsetCommit: from here on it adds the group's partition to the transaction (KIP-890)."""
+"""The first version of TxnOffsetCommit that adds the group's partition to the transaction (KIP-890)."""
 NO_SEQUENCE = -1
 
 _AS_COORDINATORS_SAY = {
@@ -125,7 +125,7 @@ _AS_COORDINATORS_SAY = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
-"""Errors of the append, as codes after which a group's client retries."""
+"""Errors of the append -> errors after which a group's client retries."""
 
 
 def _verify(
@@ -137,7 +137,7 @@ def _verify(
     verified: Verified,
     now: TimestampMs,
 ) -> None:
-    """Find out whether the transaction has the group's partition (KIP-890); `verified` is called, perhaps before this returns."""
+    """Verify that the transaction has the group's partition (KIP-890); `verified` may be called before this returns."""
     operation = operation_of(request.version, FIRST_VERSION_WITH_ABORTABLE, FIRST_VERSION_THAT_ADDS)
     if operation is not Operation.ADD and not verification.is_enabled:
         verified(ErrorCode.NONE, NOT_REQUIRED, now)

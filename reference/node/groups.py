@@ -1,7 +1,7 @@
 """Groups on this node: requests of members, passed to the shard of the group. (COO-*, GRP-*)
 
-A shard for each partition of `__consumer_offsets` that the node leads decides; this module brings it the requests, and
-sends its answers when what it wrote before them is committed.
+The shard of a group's `__consumer_offsets` partition decides a request. This module passes it the requests, and sends its
+responses when its earlier records are committed.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from reference.replication.partition import Partition
 from reference.replication.replica import Trace
 
 FIRST_JOIN_WITHOUT_PROTOCOL = 7
-"""JoinGroup: before, no protocol is the empty text."""
+"""The first version of JoinGroup in which the protocol may be null; before, it is empty."""
 
 MINUTE_MS = 60_000
 
 Fail = Callable[[ErrorCode], None]
-"""Puts into a response why it, or its part, is not true."""
+"""Sets the error of a response or of one part of it."""
 
 
 class Groups:
-    """The node's shards of groups."""
+    """The group shards of this node."""
 
     def __init__(self, context: Context, chance: Chance, trace: Trace | None = None) -> None:
         self.context = context
@@ -65,7 +65,7 @@ class Groups:
         )
         self._said: list[tuple[int, Token, Message]] = []
         self._deadlines: dict[int, TimestampMs] = {}
-        """When each shard has something to do, but for those that were touched since."""
+        """The time of each shard's next work, except for shards in `touched`."""
 
     def _new_shard(self, index: int, epoch: LeaderEpoch) -> GroupShard:
         return GroupShard(
@@ -79,10 +79,10 @@ class Groups:
         )
 
     def consumer_settings_of(self, group: GroupId) -> ConsumerGroupSettings:
-        """The broker's settings for consumer groups, or where a group has its own, those."""
+        """The settings of a consumer group: the broker's, with the group's own overrides."""
         configuration = self.context.configuration
         if (GROUP_RESOURCE, group) not in configuration.image.configs:
-            # Of the broker's own settings this one alone may change while it runs.
+            # Of these broker settings only this one is dynamic.
             interval_ms = configuration.integer("group.consumer.assignment.interval.ms")
             if interval_ms != self.consumer_settings.assignment_interval_ms:
                 self.consumer_settings = replace(self.consumer_settings, assignment_interval_ms=interval_ms)
@@ -97,17 +97,17 @@ class Groups:
     # ---- the node's doings
 
     def on_role(self, partition: Partition, now: TimestampMs) -> None:
-        """A replica of the topic leads or follows in a new leader epoch (COO-05)."""
+        """Begin a replica's new leader epoch, as leader or follower (COO-05)."""
         self.coordination.on_role(partition, now)
         self.send_said(now)
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
-        """The node has no replica of the partition any more."""
+        """Drop the shard of a replica that was removed from this node."""
         self.coordination.on_given_up(partition, now)
         self.send_said(now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Go on loading, and let each shard do what is due."""
+        """Continue loading, and let each shard do its work that is due."""
         self.coordination.load(now)
         self._look_again()
         for index in [index for index, deadline in self._deadlines.items() if deadline <= now]:
@@ -125,7 +125,7 @@ class Groups:
         return min(self._deadlines.values(), default=NEVER)
 
     def _look_again(self) -> None:
-        """Take up the deadlines of shards that were touched: there are many shards, and this is asked after every request."""
+        """Read the deadlines of touched shards only: there are many shards, and this is called after every request."""
         while self.coordination.touched:
             index = self.coordination.touched.pop()
             shard = self.coordination.loaded_shard(index)
@@ -136,7 +136,7 @@ class Groups:
                 self._deadlines[index] = deadline
 
     def topics_changed(self, changes: TopicChanges, now: TimestampMs) -> None:
-        """The metadata have other topics than before (OFF-16, CGH-15)."""
+        """Pass changed topics to all shards (OFF-16, CGH-15)."""
         if not changes.names:
             return
         for index, shard in self.coordination.loaded():
@@ -148,14 +148,14 @@ class Groups:
     # ---- answers
 
     def send_said(self, now: TimestampMs) -> None:
-        """Send what shards have said since the last call."""
+        """Send the responses that shards have produced since the last call."""
         said, self._said = self._said, []
         for index, token, response in said:
             assert isinstance(token, Request)
             self.answer(index, token, response, now)
 
     def answer(self, index: int, request: Request, response: Message, now: TimestampMs) -> None:
-        """Answer when all that the shard has written so far is committed; a refusal goes out at once."""
+        """Send a response when all earlier records of the shard are committed; a refusal at once."""
         if isinstance(response, JoinGroupResponse) and request.version < FIRST_JOIN_WITHOUT_PROTOCOL:
             response.protocol_name = response.protocol_name or ""
         if not is_refused(response):
@@ -170,7 +170,7 @@ class Groups:
     def answer_together(
         self, request: Request, response: Message, parts: Iterable[tuple[int, Fail]], now: TimestampMs
     ) -> None:
-        """Answer when all that the shards of several parts have written is committed; each part fails by itself."""
+        """Send a response when the earlier records of several shards are committed; each part fails by itself."""
         waiting = [*parts]
         left = len(waiting) + 1
 
@@ -199,7 +199,7 @@ class Groups:
 
 
 FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
-"""JoinGroup: before, the session timeout is meant."""
+"""The first version of JoinGroup with a rebalance timeout; before, the session timeout is used."""
 
 
 def join_group(groups: Groups, request: Request, body: JoinGroupRequest, now: TimestampMs) -> Message | None:
@@ -210,7 +210,7 @@ def join_group(groups: Groups, request: Request, body: JoinGroupRequest, now: Ti
     try:
         # validate
         check_join(body, groups.settings)
-        named = ""  # Kafka repeats the member id only where the request itself is wrong
+        named = ""  # Kafka returns the member id only if the request itself is invalid
         _, shard = groups.coordination.shard_of(body.group_id)
     except KafkaError as error:
         refused = join_refused(named, error.code)
@@ -234,7 +234,7 @@ def sync_group(groups: Groups, request: Request, body: SyncGroupRequest, now: Ti
 
 
 def heartbeat(groups: Groups, request: Request, body: HeartbeatRequest, now: TimestampMs) -> Message | None:
-    """A member of a group that is still being loaded has done what it should: it learns that all is well."""
+    """Handle a heartbeat; while the group is loading the response is NONE, because the member has done nothing wrong."""
     try:
         index, shard = groups.shard_of_member(body.group_id)
     except KafkaError as error:
@@ -273,7 +273,7 @@ def settings_of(configuration: Configuration) -> GroupSettings:
 
 
 def consumer_settings_of(configuration: Configuration) -> ConsumerGroupSettings:
-    """The broker's settings for consumer groups. Of group.consumer.assignors, those count that this broker has."""
+    """The broker's settings for consumer groups, with the supported ones of group.consumer.assignors."""
     integer = configuration.integer
     named = configuration.broker("group.consumer.assignors")
     known = tuple(name for name in named if name in ASSIGNORS) if isinstance(named, tuple) else ()
@@ -293,17 +293,17 @@ def consumer_settings_of(configuration: Configuration) -> ConsumerGroupSettings:
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """The error for a write that was not committed in time: the client may retry."""
+    """The error of a response whose records were not committed in time: the client may retry."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.REQUEST_TIMED_OUT else code
 
 
 def is_refused(response: Message) -> bool:
-    """Whether a response has an error at its top."""
+    """Whether a response has an error at its top level."""
     return getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE
 
 
 def refuse(response: Message, code: ErrorCode) -> None:
-    """Make a response say that what it says was not done, or is not known to be."""
+    """Set the error of a response whose change was not made, or may not have been."""
     code = coordinator_error(code)
     for each in _errors_of(response):
         if each.error_code == ErrorCode.NONE:

@@ -22,17 +22,17 @@ class Identity:
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     controller_endpoints: tuple[Endpoint, ...] = ()
-    """Where other nodes reach this node's controller; none for a broker that is no controller."""
+    """The endpoints of this node's controller; none for a broker that is not a controller."""
     bootstrap: tuple[tuple[str, int], ...] = ()
-    """controller.quorum.bootstrap.servers, but this node."""
+    """controller.quorum.bootstrap.servers without this node."""
 
 
 def registration(
     identity: Identity, directories: Sequence[UUID], last_epoch: BrokerEpoch | None, features: Features
 ) -> BrokerRegistrationRequest:
-    """What a broker says of itself; `last_epoch` is that of the run before, None where that did not end cleanly.
+    """A broker's registration request; `last_epoch` is that of its former incarnation, None after an unclean shutdown.
 
-    `directories` are those that work; the metadata name others where one is offline or was replaced (KIP-858).
+    `directories` are the online ones; the metadata may have others if one is offline or was replaced (KIP-858).
     """
     return BrokerRegistrationRequest(
         broker_id=identity.node,

@@ -1,4 +1,4 @@
-"""The topics in which coordinators keep their state, and which node coordinates what. (COO-01 to COO-04)"""
+"""The topics in which coordinators keep their state, and the coordinator of each key. (COO-01 to COO-04)"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SETTINGS = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transaction.st
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` of Java: over the UTF-16 units, in 32 bits with a sign."""
+    """Java's `String.hashCode`: over UTF-16 units, as a signed 32-bit number."""
     value = 0
     utf16 = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(utf16), 2):
@@ -34,18 +34,18 @@ def java_hash(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def partition_for(key: str, partitions: int) -> int:
-    """The partition that keeps a group or a transactional id: the hash's absolute value (COO-01); of -2³¹ that is 0."""
+    """The partition of a group or a transactional id: by the hash's absolute value (COO-01), which is 0 for -2³¹."""
     hashed = java_hash(key)
     return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
 
 
 class CoordinatorPartitions:
-    """Which partition of its topic keeps a key (COO-01).
+    """The partition of each key in a coordinator's topic (COO-01).
 
-    By how many partitions keys are divided is settled once, when this broker has caught up with the metadata: it is the number
-    that the topic has then, or the configured one where there is no topic. It does not change until the broker ends, so no key
-    moves when the topic gets more partitions. A key whose partition the topic does not have is not coordinated: the topic was
-    created, or created again, with fewer. Source: BrokerMetadataPublisher.initializeManagers of 4.3.1.
+    The number by which keys are divided is fixed once, when this broker has caught up with the metadata: the topic's number of
+    partitions then, or the configured one if there is no topic. It does not change while the broker runs, so no key moves when
+    the topic gets more partitions. A key whose partition does not exist has no coordinator: the topic was created, or created
+    again, with fewer. Source: BrokerMetadataPublisher.initializeManagers of 4.3.1.
     """
 
     def __init__(self, image: MetadataImage, configuration: Configuration) -> None:
@@ -54,7 +54,7 @@ class CoordinatorPartitions:
         self._counts: dict[TopicName, int] = {}
 
     def settle(self) -> None:
-        """To be called when the broker has caught up, before it takes up partitions; later calls change nothing."""
+        """Fix the numbers when the broker has caught up, before it creates replicas; later calls change nothing."""
         for topic in _SETTINGS:
             self._counts.setdefault(topic, self._current(topic))
 
@@ -65,25 +65,25 @@ class CoordinatorPartitions:
         return self._configuration.integer(f"{_SETTINGS[topic]}.num.partitions")
 
     def is_changed(self, topic: TopicName) -> bool:
-        """Whether the topic has another number of partitions than keys are divided by."""
+        """Whether the topic has another number of partitions than the one by which keys are divided."""
         return topic in self._counts and self._current(topic) != self._counts[topic]
 
     def index_of(self, topic: TopicName, key: str) -> int:
-        """The index of the partition that keeps a key, whether or not the topic has it."""
+        """The index of a key's partition, which need not exist."""
         return partition_for(key, self._counts[topic])
 
     def exists(self, topic: TopicName, key: str) -> bool:
-        """Whether the topic has the partition that keeps a key."""
+        """Whether a key's partition exists."""
         return self._image.partition(topic, self.index_of(topic, key)) is not None
 
     def leader_of(self, topic: TopicName, key: str) -> NodeId:
-        """The broker that coordinates a key; -1 while the partition has no leader, or does not exist."""
+        """The coordinator of a key; -1 if the partition has no leader, or does not exist."""
         found = self._image.partition(topic, self.index_of(topic, key))
         return NO_NODE if found is None else found.leader
 
 
 def is_created_on_demand(name: TopicName) -> bool:
-    """Whether the first question for its coordinator brings the topic about."""
+    """Whether the first FindCoordinator for it creates the topic."""
     return name in _SETTINGS
 
 
@@ -96,7 +96,7 @@ class AutoTopicCreation:
         self._log = log
 
     def create_internal(self, name: TopicName, now: TimestampMs) -> None:
-        """Ask for a coordinator's topic, with the settings that Kafka gives it."""
+        """Request the creation of a coordinator's topic, with Kafka's settings."""
         integer = self._configuration.integer
         prefix = _SETTINGS[name]
         configs = {
@@ -119,7 +119,7 @@ class AutoTopicCreation:
         self.create(topic, now)
 
     def create(self, topic: CreateTopicsRequest.CreatableTopic, now: TimestampMs) -> None:
-        """Ask for a topic; a refusal is only logged."""
+        """Request the creation of a topic; a refusal is only logged."""
 
         def answered(answer: Message | None, then: TimestampMs) -> None:
             for result in answer.topics if isinstance(answer, CreateTopicsResponse) else ():
@@ -133,7 +133,7 @@ FIRST_VERSION_WITH_SEVERAL_KEYS = 4
 
 GROUP, TRANSACTION = 0, 1
 _TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
-"""Where the coordinators of each type of key keep their state; share groups are not coordinated here."""
+"""The topic of each type of key; share groups are not coordinated here."""
 
 _SENTENCES = {
     ErrorCode.NONE: "NONE",
@@ -141,12 +141,12 @@ _SENTENCES = {
     ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or the "
     "message was sent to an incompatible broker. See the broker logs for more details.",
 }
-"""What Kafka 4.3.1 says of each answer in versions 1 to 3. Later ones are silent but for a request that is refused."""
+"""Kafka 4.3.1's message for each error in versions 1 to 3. Later versions have one only for an invalid request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What FindCoordinator is answered by."""
+    """The parts that FindCoordinator needs."""
 
     image: MetadataImage
     partitions: CoordinatorPartitions
@@ -181,7 +181,7 @@ def _find_coordinator(
         return answer
     leader = finding.partitions.leader_of(topic, key)
     if topic not in finding.image.topics:
-        # Alone in the quorum, a node has it at once: the answer is of before.
+        # A single-node quorum creates it at once; the response still has the coordinator from before.
         finding.creation.create_internal(topic, now)
     endpoint = _endpoint_of(finding.image, leader, request.client.listener)
     if endpoint is None:

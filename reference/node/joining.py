@@ -1,4 +1,4 @@
-"""What joins a node to its cluster, as the rest of the node sees it: by a metadata quorum, or by ZooKeeper."""
+"""A node's membership in its cluster, as the rest of the node uses it: by a metadata quorum, or by ZooKeeper."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class ClusterMember(Protocol):
 
     @property
     def broker_epoch(self) -> BrokerEpoch:
-        """-1 before it is registered."""
+        """The broker epoch; -1 before the registration."""
         ...
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether what it knows of the cluster reaches its own registration."""
+        """Whether this broker has replayed its own registration."""
         ...
 
     @property
     def failure(self) -> str | None:
-        """Why the node must end; None while it need not."""
+        """The reason why the node must shut down; None if there is none."""
         ...
 
     def tick(self, now: TimestampMs) -> None: ...
@@ -38,24 +38,24 @@ class ClusterMember(Protocol):
     def next_deadline(self) -> TimestampMs | None: ...
 
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
-        """Ask leave to stop (controlled shutdown)."""
+        """Request a controlled shutdown."""
 
     def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
-        """A log directory has failed, and there is another one."""
+        """Report a failed log directory; another one is still online."""
 
 
 class ControllerPath(Protocol):
-    """The way to the active controller."""
+    """The interface for requests to the active controller."""
 
     def ask(self, purpose: str, body: Message, answered: Answered, now: TimestampMs) -> None:
-        """Ask it; None is the answer where there is none."""
+        """Send it a request; the answer is None if there is no controller."""
 
     def decide_or_refuse(self, request: Request, body: Message, now: TimestampMs) -> None: ...
 
     def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None: ...
 
     def follow(self, now: TimestampMs) -> None:
-        """Where another node is the controller now, what was asked of the former one is asked again."""
+        """Send the open requests again after another node became the controller."""
 
     def tick(self, now: TimestampMs) -> None: ...
 

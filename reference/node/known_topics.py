@@ -1,4 +1,4 @@
-"""The cluster's topics as coordinators see them: their state, and the topics that a piece of the metadata log has changed."""
+"""The cluster's topics as coordinators use them: their present state, and the topics that records have changed."""
 
 from __future__ import annotations
 
@@ -52,22 +52,22 @@ class KnownTopics:
 
 
 class TopicChanges:
-    """Collects what is made, has grown and is gone; each record is shown to it before the image takes it up."""
+    """Collects created, grown and deleted topics; `see` gets each record before the image applies it."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self.names: set[TopicName] = set()
-        """Topics of which partitions have come or gone."""
+        """Topics with new or deleted partitions."""
         self.are_new = False
-        """Whether some of them were made."""
+        """Whether some of them were created."""
         self.deleted: dict[TopicId, TopicName] = {}
         self.partitions: dict[Key, None] = {}
-        """Partitions of which the records say something, also by a setting of their topic; in the records' order."""
+        """Partitions that records have changed, also by a setting of their topic, in the records' order."""
         self.all_partitions = False
-        """Whether they may say something of every partition."""
+        """Whether a record may have changed any partition."""
 
     def see(self, record: Message) -> None:
-        """A record is about to be applied."""
+        """Collect the changes of a record, before it is applied."""
         if isinstance(record, PartitionChangeRecord):
             self.partitions[self._image.topics_by_id[record.topic_id].name, record.partition_id] = None
         elif isinstance(record, PartitionRecord):
@@ -92,7 +92,7 @@ class TopicChanges:
         self.partitions |= {(name, index): None for index in (topic.partitions if topic is not None else ())}
 
     def see_all(self, before: dict[TopicId, TopicName]) -> None:
-        """The image was rebuilt from a snapshot: every topic may have changed."""
+        """Collect the changes of a snapshot that replaced the image: every topic may have changed."""
         self.all_partitions = True
         self.names.update(before.values(), self._image.topics)
         self.are_new |= any(id not in before for id in self._image.topics_by_id)

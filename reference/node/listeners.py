@@ -1,7 +1,7 @@
-"""What each listener speaks: its protocol (KIP-103), and for SASL its mechanisms and logins.
+"""The security protocol of each listener (KIP-103), and for SASL its mechanisms and logins.
 
-A setting of one listener stands behind `listener.name.<name>.`, one of a mechanism on it behind
-`listener.name.<name>.<mechanism>.`, and goes before the general one (org.apache.kafka.common.network.ListenerName).
+A setting of one listener has the prefix `listener.name.<name>.`, one of a mechanism on it `listener.name.<name>.<mechanism>.`.
+Each takes precedence over the general one (org.apache.kafka.common.network.ListenerName).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 OAUTHBEARER = "OAUTHBEARER"
 OF_NODES = (PLAIN, *SCRAM)
-"""By which a node logs in to others."""
+"""The mechanisms by which a node authenticates to other nodes."""
 MECHANISMS = (*OF_NODES, OAUTHBEARER)
 USER_OPTION = "user_"
 LOGIN_MODULES = {
@@ -32,7 +32,7 @@ LOGIN_MODULES = {
     **dict.fromkeys(SCRAM, "ScramLoginModule"),
     OAUTHBEARER: "OAuthBearerLoginModule",
 }
-"""Mechanism -> the class of Kafka that its login names; another class would check users in its own way."""
+"""Mechanism -> the Kafka login module that its login must name; other classes would check users differently."""
 
 DEFAULT_MAX_RECEIVE_BYTES = 524_288
 
@@ -41,13 +41,13 @@ VALIDATORS = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerValidatorCallbackHandler"
     for package in ("", "secured.")
 )
-"""Kafka's, by its name and by its former one."""
+"""Kafka's own validators, by the present and the former class name."""
 
 
 def protocols_of(properties: Mapping[str, str]) -> dict[str, str]:
-    """Listener -> protocol, as listener.security.protocol.map says.
+    """Listener -> protocol, from listener.security.protocol.map.
 
-    Without it a listener's name is its protocol, and a controllers' listener of another name speaks PLAINTEXT (KIP-590).
+    Without the map a listener's name is its protocol, and a controller listener with another name uses PLAINTEXT (KIP-590).
     """
     text = properties.get("listener.security.protocol.map")
     if text is None:
@@ -59,13 +59,13 @@ def protocols_of(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def inter_broker_listener(properties: Mapping[str, str]) -> str:
-    """The listener on which brokers ask each other; empty for the first of each broker."""
+    """The listener on which brokers connect to each other; empty for the first one of each broker."""
     named = properties.get("inter.broker.listener.name") or properties.get("security.inter.broker.protocol") or ""
     return named.strip().upper()
 
 
 def of_listener(properties: Mapping[str, str], listener: str) -> dict[str, str]:
-    """The properties as they are on a listener: without the prefix of its own ones."""
+    """The properties in force on a listener: its own ones, without their prefix, override the others."""
     prefix = f"listener.name.{listener.lower()}."
     own = {name[len(prefix) :]: value for name, value in properties.items() if name.startswith(prefix)}
     return {**properties, **own}
@@ -77,10 +77,10 @@ class BearerSettings:
 
     rules: TokenRules
     keys_url: str
-    """sasl.oauthbearer.jwks.endpoint.url: of a file, or of HTTP."""
+    """sasl.oauthbearer.jwks.endpoint.url, of scheme file, http or https."""
     refresh_ms: int
     backoff_ms: int
-    """The least time between two looks for keys."""
+    """The shortest interval between two fetches of keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,21 +89,22 @@ class SaslSettings:
 
     mechanisms: tuple[str, ...]
     logins: Mapping[str, Mapping[str, str]] = field(repr=False)
-    """Mechanism -> the options of its login: of PLAIN the users, of all what this node presents to others."""
+    """Mechanism -> the options of its login: for PLAIN the users, for all mechanisms this node's own login to others."""
     max_session_ms: Mapping[str, int]
-    """Mechanism -> connections.max.reauth.ms; 0 for a session without end (KIP-368)."""
+    """Mechanism -> connections.max.reauth.ms; 0 for no limit (KIP-368)."""
     bearer: BearerSettings | None = None
-    """Of OAUTHBEARER, where it is enabled."""
+    """The settings of OAUTHBEARER, if it is enabled."""
     max_receive_bytes: int = DEFAULT_MAX_RECEIVE_BYTES
     """sasl.server.max.receive.size: the largest frame before authentication."""
 
     def password_of(self, user: str) -> str | None:
-        """A user's password for PLAIN; None for one that is not known."""
+        """A user's password for PLAIN; None for an unknown user."""
         return self.logins[PLAIN].get(f"{USER_OPTION}{user}")
 
 
 def sasl_of(properties: Mapping[str, str], listener: str) -> SaslSettings | None:
-    """SASL of a listener; None where it is not asked for. Errors: WrongSecurity, which names what cannot be served."""
+    """The SASL settings of a listener; None if it does not use SASL. Errors: WrongSecurity, which names an unsupported
+    property."""
     if not protocols_of(properties).get(listener, "").startswith("SASL_"):
         return None
     own = of_listener(properties, listener)
@@ -126,7 +127,8 @@ def sasl_of(properties: Mapping[str, str], listener: str) -> SaslSettings | None
 
 
 def bearer_of(own: Mapping[str, str], listener: str, login: Mapping[str, str]) -> BearerSettings:
-    """Errors: WrongSecurity. Without Kafka's validator of signed tokens a broker takes unsigned tokens."""
+    """The settings of OAUTHBEARER. Without Kafka's validator of signed tokens Kafka accepts unsigned ones. Errors:
+    WrongSecurity."""
     where = f"listener.name.{listener.lower()}.{OAUTHBEARER.lower()}."
     validator = own.get(f"{OAUTHBEARER.lower()}.{VALIDATOR}", "")
     if validator not in VALIDATORS:
@@ -159,7 +161,7 @@ def bearer_of(own: Mapping[str, str], listener: str, login: Mapping[str, str]) -
 
 
 def _integer(name: str, text: str | None, default: int) -> int:
-    """Errors: WrongSecurity. A listener's own setting is in no table, so that its text is not checked before."""
+    """A number. A listener's own setting is in no table, so it was not checked before. Errors: WrongSecurity."""
     try:
         return int(text) if text else default
     except ValueError:
@@ -167,7 +169,7 @@ def _integer(name: str, text: str | None, default: int) -> int:
 
 
 def of_mechanism(own: Mapping[str, str], mechanism: str, name: str) -> str | None:
-    """A mechanism's setting on a listener, or the general one."""
+    """A mechanism's setting on a listener, else the general one."""
     return own.get(f"{mechanism.lower()}.{name}", own.get(name))
 
 

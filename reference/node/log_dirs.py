@@ -1,4 +1,4 @@
-"""How much a node stores, and where. (DescribeLogDirs, AlterReplicaLogDirs, KIP-113, KIP-827)"""
+"""The sizes and directories of a node's replicas. (DescribeLogDirs, AlterReplicaLogDirs, KIP-113, KIP-827)"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Described = DescribeLogDirsResponse.DescribeLogDirsResult
 def describe_log_dirs(
     replicas: Replicas, logs: LogManager, request: Request, body: DescribeLogDirsRequest, now: TimestampMs
 ) -> DescribeLogDirsResponse:
-    """The size of each partition in each of the node's log directories; of one that is offline, KAFKA_STORAGE_ERROR."""
+    """The size of each partition in each of the node's log directories; KAFKA_STORAGE_ERROR for an offline one."""
     wanted = (
         None if body.topics is None else {(topic.topic, index) for topic in body.topics for index in topic.partitions}
     )
@@ -61,7 +61,7 @@ def _describe(replicas: Replicas, directory: LogDirectory, wanted: set[Key] | No
 def alter_replica_log_dirs(
     context: Context, moves: Moves, request: Request, body: AlterReplicaLogDirsRequest, now: TimestampMs
 ) -> AlterReplicaLogDirsResponse:
-    """Move replicas to another log directory; `Moves` does it by and by. A replica that is not here yet is made there."""
+    """Begin to move replicas to another log directory (`Moves`). A replica that does not exist yet will be created there."""
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for directory in body.dirs:
         for topic in directory.topics:

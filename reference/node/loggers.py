@@ -1,6 +1,6 @@
-"""The levels of this broker's loggers, which an operator changes while it runs (KIP-412). They are not kept over a start.
+"""The levels of this broker's loggers, which an operator may change at run time (KIP-412). They are lost at a restart.
 
-There are two: the root, and the one that the broker logs by, which follows the root while it has no level of its own.
+There are two: the root, and the broker's own, which uses the root's level while it has none.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from reference.protocol.errors import ErrorCode, KafkaError
 ROOT, OWN = "root", "tidegauge.broker"
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _LEVEL_OF = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
-"""The node's own names of log levels, in Kafka's."""
+"""The node's names of log levels -> Kafka's."""
 
 
 class Loggers:
-    """Logger -> its level."""
+    """The loggers and their levels."""
 
     def __init__(self) -> None:
         self._levels: dict[str, str | None] = {ROOT: "INFO", OWN: None}
@@ -25,12 +25,12 @@ class Loggers:
         return LEVELS.index(_LEVEL_OF[level]) >= LEVELS.index(self.effective()[OWN])
 
     def effective(self) -> dict[str, str]:
-        """Logger -> the level that counts for it."""
+        """Logger -> its effective level."""
         root = self._levels[ROOT] or "INFO"
         return {name: level or root for name, level in self._levels.items()}
 
     def alter(self, changes: list[Alteration], validate_only: bool) -> None:
-        """Change levels: all of them, or none. Errors: KafkaError, in Kafka's words."""
+        """Change all of the levels, or none. Errors: KafkaError with Kafka's messages."""
         for change in changes:
             self._require_possible(change)
         for change in changes if not validate_only else ():

@@ -1,8 +1,8 @@
 """Sending the markers of prepared transactions to the leaders of their partitions. (TXV-04, TXV-10, TXV-11)
 
-Markers are queued per broker, and one WriteTxnMarkers at a time takes a whole queue. A marker that could not be written is
-sent again, to the partition's leader of then, until it is written or the partition is deleted. A coordinator that has lost
-its partition sends nothing more: its successor does.
+Markers are queued per broker; each WriteTxnMarkers takes a whole queue, with at most one in flight per broker. A marker that
+could not be written is sent again, to the partition's present leader, until it is written or the partition is deleted. A
+coordinator that has lost its partition sends nothing more, because its successor does.
 
 Source: org.apache.kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler` of 4.3.1.
 """
@@ -28,17 +28,17 @@ from reference.protocol.schema import Message
 
 PURPOSE = "markers"
 RETRY_MS = 50
-"""How long a marker waits that could not be written."""
+"""The delay before a failed marker is sent again."""
 
 GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""A newer epoch has ended the transaction in the partition: no marker of ours will ever be taken."""
+"""A newer epoch has ended the transaction in the partition: a marker of this one will never be accepted."""
 
 TAKES_NONE = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""A partition of a message format without transactions, at a broker before Kafka 4.0: it has nothing of the transaction."""
+"""A partition of a message format without transactions, on a broker before Kafka 4.0: it has no records of the transaction."""
 
 NOT_NOW = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""The coordinator's own log does not take the end now: too few replicas, or a disk that refuses. Who is coordinator no more finds
-that out when it tries again."""
+"""The coordinator's own partition does not accept the record of the end now, for too few in-sync replicas or a disk failure.
+If this node is no longer the coordinator, the next attempt detects that."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +48,7 @@ class _Work:
     index: int
     coordinator: TransactionCoordinator
     transaction: Transaction
-    """As it was prepared."""
+    """Its state when it was prepared."""
 
     @property
     def id(self) -> TransactionalId:
@@ -65,7 +65,7 @@ _Part = tuple[_Work, list[TopicPartition]]
 
 
 class Markers:
-    """The markers that this node's coordinators want written."""
+    """The markers of this node's prepared transactions."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Markers:
         self._timeout_ms = context.configuration.integer("request.timeout.ms")
         self._lines: dict[NodeId, list[_Part]] = {}
         self._asked: set[NodeId] = set()
-        """Brokers that owe an answer."""
+        """Brokers with a request in flight."""
         self._again: list[tuple[TimestampMs, int, _Part]] = []
-        """Markers to queue, each with the time for it."""
+        """Markers to queue, each with its time."""
         self._numbers = count()
 
     def add(self, index: int, coordinator: TransactionCoordinator, id: TransactionalId, now: TimestampMs) -> None:
-        """A transaction is prepared, and committed to be: it gets a marker in each of its partitions."""
+        """Queue the markers of a prepared transaction, whose record is committed."""
         transaction = coordinator.transactions.get(id)
         if transaction is not None and transaction.state in PREPARED:
             part = _Work(index, coordinator, transaction), sorted(transaction.partitions)
@@ -131,7 +131,7 @@ class Markers:
             heapq.heappush(self._again, (now + RETRY_MS, next(self._numbers), (work, partitions)))
 
     def _complete_if_done(self, work: _Work, now: TimestampMs) -> None:
-        """All markers are written, and the transaction is as this work knows it."""
+        """Complete the transaction if all its markers are written and it is still the same."""
         known = work.coordinator.transactions.get(work.id)
         if known is None or known.partitions or known.state is not work.transaction.state:
             return

@@ -1,11 +1,11 @@
-"""This broker as a member of the cluster: it registers, keeps saying that it is alive, and asks leave to stop.
+"""This broker's membership in the cluster: registration, heartbeats, and controlled shutdown.
 
 A broker gets its epoch by registration, replays the metadata at least up to that record, and is fenced until a heartbeat
-says so; then it is elected and put into ISRs. A controller that does not know its epoch any more makes it register again.
+reports that. Then it may be elected and join ISRs. If the controller no longer knows its epoch, it registers again.
 Source: KIP-500, KIP-631; org.apache.kafka.server.BrokerLifecycleManager.
 
-A broker that is to stop while its registration is under way waits for the answer, for the epoch belongs into the note of its
-clean end: without it the next incarnation would count as one that may have lost its tail (KIP-966).
+A shutdown waits for the response of a pending registration, because the clean-shutdown file needs the epoch. Without it the
+next incarnation would count as one that may have lost its tail (KIP-966).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from reference.protocol.primitives import BrokerEpoch, Offset, TimestampMs
 from reference.protocol.schema import Message
 
 RETRY_MS = 100
-"""A registration or heartbeat that got no answer is sent again after this time."""
+"""The delay before a registration or heartbeat without a response is sent again."""
 
 FIRST_HEARTBEAT_MS = 10
-"""While the broker waits to be unfenced it asks more often than broker.heartbeat.interval.ms."""
+"""The heartbeat interval while the broker waits to be unfenced, instead of broker.heartbeat.interval.ms."""
 
 
 NO_CONTROLLER_MS = 5_000
-"""A broker that wants to stop and finds no controller for so long stops without leave: an election takes less."""
+"""The time without a controller after which a broker in controlled shutdown stops anyway; an election is faster."""
 
 
 class State(Enum):
@@ -51,12 +51,12 @@ TRANSITIONS: dict[tuple[State, State], str] = {
     (State.RUNNING, State.LEAVING): "it is to stop: leaderships are moved away first",
     (State.LEAVING, State.GONE): "the controller allows it, or the time for it is over",
 }
-"""The steps from state to state, and why they are taken; any other is a mistake of ours."""
+"""The transitions between states, with their causes; any other is a bug of this module."""
 
 
 Answered = Callable[[Message | None, TimestampMs], None]
 Ask = Callable[[Message, Answered, TimestampMs], None]
-"""Ask the active controller; the answer is None when there is none to be had."""
+"""Sends a request to the active controller; the answer is None if there is no controller."""
 
 
 class Membership:
@@ -73,18 +73,18 @@ class Membership:
         log: Callable[[str, str], None],
         now: TimestampMs,
     ) -> None:
-        """`applied` gives the offset up to which this node has replayed the metadata; `registration.previous_broker_epoch` is
-        the former incarnation's if that ended cleanly, else -1 (KIP-966)."""
+        """`applied` returns the offset up to which this node has replayed the metadata. `registration.previous_broker_epoch`
+        is that of the former incarnation after a clean shutdown, else -1 (KIP-966)."""
         self.state = State.STARTING
         self.broker_epoch = BrokerEpoch(-1)
         self.is_fenced = True
         self.has_caught_up = False
-        """Whether the metadata are replayed up to the registration: before, nothing of this broker may be served, and what
-        the metadata say of its partitions is of an earlier incarnation, whether or not it wants to stop already."""
+        """Whether the metadata are replayed up to the registration. Before, the broker must serve no client, and the metadata
+        about its partitions belong to an earlier incarnation, also during its shutdown."""
         self._registration = registration
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self.cordoned: Callable[[], list[UUID] | None] = lambda: None
-        """The directories that take no new replicas; None where the metadata cannot say it."""
+        """Returns the directories that take no new replicas; None if the metadata cannot have them."""
         self._applied = applied
         self._ask = ask
         self._log = log
@@ -92,20 +92,20 @@ class Membership:
         self._next: TimestampMs = now
         self._leave_by: TimestampMs | None = None
         self._offline_directories: list[UUID] = []
-        """Those that have failed in this run; the controller knows as many of them as `_reported_directories`."""
+        """The directories that have failed in this run. The controller knows the first `_reported_directories` of them."""
         self._reported_directories = self._sent_directories = 0
         self._sent_cordons: list[UUID] | None = None
         self._report_by: TimestampMs | None = None
         self._directory_failure_timeout_ms = directory_failure_timeout_ms
         self.failure: str | None = None
-        """Why the broker must end."""
+        """The reason why the broker must shut down."""
         self._refusal: int = ErrorCode.NONE
-        """Why the controller did not register this broker when it was asked last."""
+        """The error of the controller's last response to a registration."""
         self._answered_at: TimestampMs = now
-        """When a controller answered last."""
+        """The time of a controller's last response."""
 
     def tick(self, now: TimestampMs) -> None:
-        """Send what is due."""
+        """Send the request that is due."""
         if self.state is not State.GONE and self._leave_by is not None and now >= self._leave_by:
             self._go("no leave to stop was given in time")
         if self._report_by is not None and now >= self._report_by:
@@ -126,9 +126,9 @@ class Membership:
         return min((time for time in times if time is not None), default=None)
 
     def metadata_applied(self, now: TimestampMs) -> None:
-        """The image has moved on: perhaps this broker has caught up with its registration."""
-        # Up to its own registration the metadata speak of an earlier incarnation: acted upon, a broker would lead where
-        # it lost its log.
+        """Check whether this broker has replayed its registration, after the image has changed."""
+        # Before its own registration the metadata describe an earlier incarnation: a broker that applied them could lead
+        # partitions whose log it has lost.
         if self.state in (State.STARTING, State.GONE) or not -1 < self.broker_epoch < self._applied():
             return
         self.has_caught_up = True
@@ -137,31 +137,31 @@ class Membership:
             self._next = now
 
     def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
-        """A log directory has failed: the next heartbeat, which is due now, names it, as all that follow (KIP-858)."""
+        """Report a failed log directory in the next heartbeat, which is due now, and in all later ones (KIP-858)."""
         self._offline_directories.append(directory)
-        # From the first failure on: a broker that cannot say so must end, or the controller keeps it as leader of dead
-        # partitions.
+        # From the first failure on: a broker that cannot report it must shut down, or the controller keeps it as the leader of
+        # offline partitions.
         self._report_by = self._report_by or now + self._directory_failure_timeout_ms
         self._next = now
 
     def replayed(self, may_cordon: bool, now: TimestampMs) -> None:
-        """The image has moved on, perhaps with other settings of this broker: cordoned directories are reported at once."""
+        """Note applied metadata, which may have changed this broker's settings: report cordoned directories at once."""
         self.metadata_applied(now)
         if may_cordon and self._cordons() != self._sent_cordons:
             self._next = now
 
     def _cordons(self) -> list[UUID] | None:
-        """The cordoned directories as heartbeats name them. A broker that has had none says nothing; Kafka's names none.
+        """The cordoned directories for a heartbeat. A broker that never had any sends null; Kafka's sends an empty list.
 
-        Before it has caught up its settings may be those of an earlier time.
+        Before it has caught up its settings may be out of date.
         """
         found = self.cordoned() if self.has_caught_up else None
         return found if found or self._sent_cordons is not None else None
 
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
-        """Ask leave to stop (controlled shutdown): leaderships are moved away first.
+        """Begin a controlled shutdown, in which leaderships are moved away first.
 
-        Without time for it the controller is not asked, and learns of the end when no heartbeat comes.
+        With a timeout of 0 the controller is not asked, and fences the broker when its session expires.
         """
         if self.state in (State.RUNNING, State.RECOVERING):
             self._change(State.LEAVING)
@@ -196,14 +196,14 @@ class Membership:
         self._refusal = ErrorCode.NONE
         self.broker_epoch = answer.broker_epoch
         if self.state is State.STARTING:
-            # A broker that is to stop is fenced still, and has nothing to hand over.
+            # A broker that shuts down is still fenced, and has no leaderships to move.
             self._change(State.RECOVERING if self._leave_by is None else State.GONE)
         self._log("info", f"registered with broker epoch {self.broker_epoch}")
         self._next = now
         self.metadata_applied(now)
 
     def _refused(self, error: int) -> None:
-        """Say why, once; that the controller is another one, or that our former incarnation is not yet forgotten, will pass."""
+        """Log a refused registration once. NOT_CONTROLLER is not logged, because it is temporary."""
         if error in (self._refusal, ErrorCode.NOT_CONTROLLER):
             return
         self._refusal = error
@@ -220,7 +220,7 @@ class Membership:
             broker_id=self._registration.broker_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._applied() - 1,
-            # Until it has caught up: an unfenced broker may be elected, and enter ISRs.
+            # Until it has caught up: an unfenced broker may be elected, and join ISRs.
             want_fence=self.state is State.RECOVERING,
             want_shut_down=self.state is State.LEAVING,
             offline_log_dirs=[*self._offline_directories],
@@ -232,12 +232,12 @@ class Membership:
         self._next = now + RETRY_MS
         if not isinstance(answer, BrokerHeartbeatResponse):
             if self.state is State.LEAVING and self._leave_by is not None:
-                # When a whole cluster stops, the last nodes have no controller left to ask.
+                # When a whole cluster stops, the last nodes have no controller left.
                 self._leave_by = min(self._leave_by, self._answered_at + NO_CONTROLLER_MS)
             return
         self._answered_at = now
         if answer.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            # The controller knows another incarnation of this broker: what it granted to ours is void.
+            # The controller knows another incarnation of this broker: what it granted to this one is void.
             if self.state in (State.RECOVERING, State.RUNNING):
                 self._change(State.STARTING)
                 self.has_caught_up = False

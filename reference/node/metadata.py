@@ -62,7 +62,8 @@ def api_versions(
 def api_versions_response(
     context: Context, apis: Mapping[int, Api], request: Request, error: ErrorCode
 ) -> ApiVersionsResponse:
-    """The list itself; features whose least level is 0 are reported from version 4 on (API-10), and beside a ZooKeeper none."""
+    """The response to ApiVersions. Features with lowest level 0 are reported since version 4 (API-10); with ZooKeeper there
+    are none."""
     image = context.image
     supported = SUPPORTED_FEATURES if context.controller is None else {}
     finalized = {**image.features, VOTERS_FEATURE: context.kraft_version()}
@@ -90,7 +91,7 @@ def api_versions_response(
 
 
 def broker_endpoints(image: MetadataImage, request: Request) -> list[tuple[NodeId, str, int, str | None, bool]]:
-    """Every broker's address on the listener that the request came in on (MET-02): id, host, port, rack, fenced."""
+    """Each broker's endpoint on the listener of the request (MET-02): id, host, port, rack, fenced."""
     found: list[tuple[NodeId, str, int, str | None, bool]] = []
     for _, broker in sorted(image.brokers.items()):
         for endpoint in broker.endpoints:
@@ -102,7 +103,7 @@ def broker_endpoints(image: MetadataImage, request: Request) -> list[tuple[NodeI
 def describe_cluster(
     context: Context, request: Request, body: DescribeClusterRequest, now: TimestampMs
 ) -> DescribeClusterResponse:
-    """Brokers and controller (MET-14)."""
+    """The brokers and the controller (MET-14)."""
     if body.endpoint_type != BROKER_ENDPOINT:
         known = body.endpoint_type == CONTROLLER_ENDPOINT
         return DescribeClusterResponse(
@@ -136,7 +137,7 @@ def describe_controllers(
     body: DescribeClusterRequest,
     now: TimestampMs,
 ) -> DescribeClusterResponse:
-    """The voters and the active controller, for clients that ask the controllers themselves (KIP-919)."""
+    """The voters and the active controller, for clients that connect to controllers (KIP-919)."""
     if body.endpoint_type != CONTROLLER_ENDPOINT:
         return describe_cluster(context, request, body, now)
     return DescribeClusterResponse(
@@ -153,7 +154,7 @@ def describe_controllers(
 
 
 def _controller_for_clients(context: Context) -> NodeId:
-    """The controller that clients learn of: a live broker, which forwards (KIP-500)."""
+    """The controller id for clients: an unfenced broker, which forwards (KIP-500)."""
     if context.controller is not None:
         return context.controller()
     if context.node in context.image.brokers:
@@ -167,7 +168,7 @@ def _controller_for_clients(context: Context) -> NodeId:
 def metadata(
     context: Context, creation: AutoTopicCreation, request: Request, body: MetadataRequest, now: TimestampMs
 ) -> MetadataResponse | None:
-    """Brokers and topics; unknown topics may come to be (MET-01 to MET-13)."""
+    """Brokers and topics; an unknown topic may be created (MET-01 to MET-13)."""
     wanted, image = body.topics, context.image
     if request.version < FIRST_BY_ID and any(each.name is None or each.topic_id != NO_UUID for each in wanted or ()):
         return _refuse_ids(wanted or [])
@@ -201,7 +202,7 @@ def metadata(
 
 
 def _refuse_ids(wanted: list[MetadataRequest.MetadataRequestTopic]) -> MetadataResponse:
-    """Versions that have topic ids and do not serve them."""
+    """The response to topic ids in a version that has the field and does not support it."""
     return MetadataResponse(
         topics=[
             TopicResponse(error_code=ErrorCode.INVALID_REQUEST, name=each.name or "", topic_id=each.topic_id)
@@ -213,7 +214,7 @@ def _refuse_ids(wanted: list[MetadataRequest.MetadataRequestTopic]) -> MetadataR
 def ids_or_names(
     wanted: list[MetadataRequest.MetadataRequestTopic],
 ) -> list[MetadataRequest.MetadataRequestTopic]:
-    """The topics that a request asks for: where one has an id, no name counts. Java sends an empty name with an id (MET-10).
+    """The topics that a request names: if any has an id, names are ignored. Java sends an empty name with an id (MET-10).
     Source: KafkaApis.handleTopicMetadataRequest.
     """
     ids = [
@@ -225,7 +226,7 @@ def ids_or_names(
 
 
 def _once(wanted: list[MetadataRequest.MetadataRequestTopic]) -> list[MetadataRequest.MetadataRequestTopic]:
-    """A topic that is named twice is answered once."""
+    """The topics without duplicates."""
     return [*{(topic.name, topic.topic_id): topic for topic in wanted}.values()]
 
 
@@ -255,7 +256,7 @@ def _named_or_identified(
 
 
 def _create_automatically(creation: AutoTopicCreation, name: str, now: TimestampMs) -> None:
-    """The topic is there for the next request; this response still says that it is not, as Kafka's does (MET-05)."""
+    """Create the topic for the next request; this response still reports it as unknown, as Kafka's does (MET-05)."""
     if is_created_on_demand(name):
         creation.create_internal(name, now)
     elif name not in INTERNAL_TOPICS:
@@ -275,7 +276,7 @@ def _describe(image: MetadataImage, topic: TopicImage) -> TopicResponse:
 def _describe_partition(
     image: MetadataImage, index: int, partition: PartitionImage
 ) -> MetadataResponse.MetadataResponsePartition:
-    """One partition; without a live leader LEADER_NOT_AVAILABLE, its replicas still listed (MET-07, MET-08)."""
+    """One partition; without a live leader the error is LEADER_NOT_AVAILABLE, and replicas are still listed (MET-07, MET-08)."""
     return MetadataResponse.MetadataResponsePartition(
         error_code=ErrorCode.NONE if image.is_alive(partition.leader) else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
@@ -288,13 +289,13 @@ def _describe_partition(
 
 
 def _is_online(image: MetadataImage, partition: PartitionImage, replica: NodeId) -> bool:
-    """Whether a replica's broker is alive and its log directory works."""
+    """Whether a replica's broker is unfenced and its log directory is online."""
     directory, broker = partition.directory_of(replica), image.brokers.get(replica)
     return broker is not None and not broker.fenced and (directory is None or broker.has_online(directory))
 
 
 def has_wrong_cursor(body: DescribeTopicPartitionsRequest) -> bool:
-    """Whether a page begins where none can; Kafka refuses it before it looks at what the principal may see (MET-15)."""
+    """Whether the cursor is invalid; Kafka refuses it before it checks access to topics (MET-15)."""
     cursor = body.cursor
     return cursor is not None and (
         cursor.partition_index < 0
@@ -305,7 +306,7 @@ def has_wrong_cursor(body: DescribeTopicPartitionsRequest) -> bool:
 def describe_topic_partitions(
     context: Context, request: Request, body: DescribeTopicPartitionsRequest, now: TimestampMs
 ) -> DescribeTopicPartitionsResponse | None:
-    """Topics page by page, in the order of their names; the cursor says where the next page begins (MET-15)."""
+    """One page of topics, sorted by name; the cursor is the start of the next page (MET-15)."""
     image, cursor = context.image, body.cursor
     names = sorted({topic.name for topic in body.topics}) or sorted(image.topics)
     listed_all = not body.topics

@@ -2,9 +2,9 @@
 
     copying --has all--> caught up --the metadata name the new directory--> replaced
 
-A copy grows in the new directory while the replica goes on in the old one. Once it has all, the controller learns of the new
-directory; when the metadata name it, and the copy has all at that moment, the copy takes the log's place. A copy that an
-earlier run left is found in its folder and goes on. What moves is not compacted.
+A copy grows in the new directory while the replica continues in the old one. When the copy has caught up, the broker reports
+the new directory to the controller. When the metadata have it, and the copy has all records at that moment, it replaces the
+log. A copy of an earlier run is found in its folder and continues. A moving log is not compacted.
 Source: kafka.server.ReplicaAlterLogDirsThread.
 """
 
@@ -20,7 +20,7 @@ from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 
 LOOK_AGAIN_MS = 100
-"""How often a copy that has caught up is brought up to date, while the controller is asked."""
+"""The interval at which a copy that has caught up is extended, until the metadata have the new directory."""
 
 
 class Moves:
@@ -29,12 +29,12 @@ class Moves:
     def __init__(self, context: Context, logs: LogManager) -> None:
         self.logs = logs
         self.caught_up: dict[Key, LogDirectory] = {}
-        """Replicas whose copies had all once, and where these are."""
+        """Replicas whose copies have caught up once, with the copies' directories."""
         self._context = context
         self._next = NEVER
 
     def begin(self, partition: Partition, target: LogDirectory, now: TimestampMs) -> None:
-        """Move a replica, or leave it where it is. A move that is under way to another directory ends.
+        """Begin to move a replica, or keep it where it is. A move to another directory is cancelled.
 
         Errors: StorageError, CorruptFile.
         """
@@ -49,7 +49,7 @@ class Moves:
         self._next = now
 
     def lose_directory(self, directory: LogDirectory) -> None:
-        """A log directory has failed: replicas that were moving into it stay where they are."""
+        """Cancel moves into a failed log directory: the replicas stay where they are."""
         self.caught_up = {key: each for key, each in self.caught_up.items() if each is not directory}
 
     def tick(self, now: TimestampMs) -> None:
@@ -67,7 +67,7 @@ class Moves:
         return self._next
 
     def _advance(self, key: Key, partition: Partition, directory: LogDirectory, now: TimestampMs) -> bool:
-        """One step of a move; whether the next may wait."""
+        """Do one step of a move; return whether the next step may wait."""
         context = self._context
         try:
             copy = directory.open_future(key, partition.topic_id, partition.log.config, now)

@@ -1,17 +1,16 @@
 """One node: messages and ticks in, effects out.
 
-Inputs are `receive` (a frame from a connection), `disconnected`, `answered` and `unreachable` (of what was sent to other
-nodes), and `tick`; each comes with the time in milliseconds. Outputs are effects, taken by `take_effects`, and what is on
-the disk. The same inputs on the same disk give the same outputs: there is no clock, no chance but the seeded generator, and
-no waiting in here.
+Inputs are `receive` (a frame from a connection), `disconnected`, `answered` and `unreachable` (for requests to other nodes),
+and `tick`; each has the time in milliseconds. Outputs are effects, which `take_effects` returns, and the state on disk. The
+same inputs on the same disk have the same outputs: a node has no clock, never waits, and draws only from a seeded generator.
 
 A node is a broker, a controller, or both (process.roles). Each has a replica of the metadata log (`quorum`), whose committed
-records make the one image (`replay`) that everything else acts by: as a broker it registers (`membership`), takes up its
-partitions (`replicas`) and replicates them (`replication`); as a voter it may become the active controller (`controller`).
-Requests come in at the `reception`; those that only the active controller can answer go to it through the `channel`. This
-module is wiring: no part and no handler knows it.
+records make one image (`replay`) that all parts use. As a broker it registers (`membership`), creates its replicas
+(`replicas`) and replicates them (`replication`). As a voter it may become the active controller (`controller`). The
+`reception` gets requests, and the `channel` passes those for the active controller to it. This module only connects the parts:
+no part and no handler uses it.
 
-Frames are read in place: whatever a handler keeps after it returns, it has copied.
+Frames are not copied: a handler copies every part of a frame that it keeps.
 """
 
 from __future__ import annotations
@@ -86,10 +85,10 @@ class Node:
         log: Logger = lambda level, message: None,
         tracer: Trace | None = None,
     ) -> None:
-        """Start: load the logs, join the quorum; alone in it, register and take up each partition at once.
+        """Start: load the logs and join the quorum. A node alone in the quorum also registers and creates its replicas.
 
-        Errors: StorageError, CorruptFile, CodecError and RecordsError for a directory that cannot be served; KafkaError
-        where the disk refuses what a first start must write.
+        Errors: StorageError, CorruptFile, CodecError and RecordsError for a directory that cannot be used; KafkaError if the
+        disk refuses the records of a first start.
         """
         self.id = identity.node
         self.cluster_id = identity.cluster_id
@@ -101,9 +100,9 @@ class Node:
         self._effects: list[Effect] = []
         self._is_draining = False
         self._upkeep_deadline: TimestampMs | None = None
-        """The earliest of `_upkeep_deadlines`; None while it has to be looked up."""
+        """The earliest of `_upkeep_deadlines`; None until it is computed."""
         self._background_deadline: TimestampMs | None = None
-        """That, or an earlier one that a quiet step can reach, as this step has looked it up; None before and after."""
+        """The earlier of that and of the deadlines that a quiet step may change, computed once per step; None otherwise."""
         integer = self.configuration.integer
         self.quotas = Quotas(self.configuration)
         self.responder = Responder(self._emit, self.quotas)
@@ -137,7 +136,7 @@ class Node:
     def _join_cluster(
         self, identity: Identity, brokers: Brokers, chance: Chance, now: TimestampMs, log: Logger, tracer: Trace | None
     ) -> None:
-        """Make what coordinates this node with the others: here the metadata quorum, and the way to its leader."""
+        """Create the parts for coordination with other nodes: here the metadata quorum, and the channel to its leader."""
         properties = self.configuration.static
         self.voters = voters_of(properties, identity.node, may_be_alone=not identity.bootstrap)
         metadata_log = self.logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
@@ -165,7 +164,7 @@ class Node:
         self.registering = Registering(identity, self.image, self.channel.ask, now)
 
     def _become_member(self, identity: Identity, now: TimestampMs) -> None:
-        """Make what registers this broker."""
+        """Create the part that registers this broker."""
         self.membership = member = Membership(
             registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, SUPPORTED_FEATURES),
             heartbeat_interval_ms=self.configuration.integer("broker.heartbeat.interval.ms"),
@@ -191,17 +190,17 @@ class Node:
         return Authenticator(self.configuration, chance, lambda listener: self._emit(WantKeys(listener)), self.log)
 
     def _load_replicas(self, now: TimestampMs, tracer: Trace | None) -> Replicas:
-        """Load the logs: each is a replica. Errors: those of a directory that cannot be served."""
+        """Load the logs, each of a replica. Errors: those of a directory that cannot be used."""
         self.logs.configure(ProducerExpiry.of(self.configuration.integer))
         self.logs.load(now)
         return Replicas(self._assigned_image(), self.configuration, self.logs, self, self.log, now, tracer)
 
     def _assigned_image(self) -> MetadataImage:
-        """What says of which partitions this node has replicas."""
+        """The image with this node's assigned partitions."""
         return self.image
 
     def _new_context(self) -> Context:
-        """What handlers get of this node."""
+        """The context for handlers."""
         return Context(
             self.id,
             self.cluster_id,
@@ -217,7 +216,7 @@ class Node:
         )
 
     def _start(self, now: TimestampMs) -> None:
-        """Alone in the quorum a node registers, replays and is unfenced before it takes the first request."""
+        """Before its first request, a node alone in the quorum registers, replays the metadata and is unfenced."""
         self._drain(now)
         if self.is_broker and self.is_alone:
             for _ in ("registration", "heartbeat"):
@@ -227,47 +226,47 @@ class Node:
     # ---- inputs
 
     def connected(self, connection: ConnectionId, host: str, listener: str, principal: str = ANONYMOUS) -> None:
-        """A client has connected; `principal` is what the transport says of it."""
+        """Add a client's connection; `principal` is the one that the transport has authenticated."""
         self._reception.connected(connection, host, listener, principal)
 
     def disconnected(self, connection: ConnectionId) -> None:
-        """A client's connection is gone: nothing more is sent to it."""
+        """Drop a client's connection and its delayed requests."""
         self._reception.disconnected(connection)
         self.purgatories.fetches.forget(connection)
         self.purgatories.produces.forget(connection)
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
-        """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
+        """Handle one request. An invalid request closes its connection (FRM-06 to FRM-09)."""
         if self._begins(now):
             if (api := self._reception.receive(connection, frame, now)) is not None:
                 self._drain(now, api.is_quiet)
             else:
-                self._upkeep_deadline = None  # an authentication that has failed is answered later
+                self._upkeep_deadline = None  # a failed authentication is answered later
 
     def take_keys(self, listener: str, keys: KeySet) -> None:
-        """The public keys by which tokens of OAUTHBEARER are checked on a listener."""
+        """Set the public keys for OAUTHBEARER tokens on a listener."""
         self._authenticator.take_keys(listener, keys)
 
     def answered(self, peer: NodeId, purpose: str, frame: Buffer, now: TimestampMs) -> None:
-        """Another node has answered a request on the channel of this purpose; `frame` comes without its size."""
+        """Handle another node's response on the channel of this purpose; `frame` has no size."""
         if self._begins(now):
             self.peers.answered(peer, purpose, frame, now)
             self._drain(now, is_quiet=purpose == FETCH_PURPOSE and self.replication.waits)
 
     def unreachable(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
-        """The connection of this channel could not be made, or was lost: its open requests will not be answered."""
+        """Fail the open requests of a channel whose connection could not be opened or was lost."""
         if self._begins(now):
             self.peers.unreachable(peer, purpose, now)
             self._drain(now)
 
     def _begins(self, now: TimestampMs) -> bool:
-        """Whether the node takes an input, at whose time quotas are counted."""
+        """Whether the node handles inputs; sets the time for quotas."""
         self.quotas.now = now
         self._background_deadline = None
         return not self.failure
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
+        """Do the work that is due: delayed requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
         if not self._begins(now):
             return
         self.purgatories.produces.tick(now)
@@ -290,15 +289,15 @@ class Node:
         self._drain(now)
 
     def next_deadline(self) -> TimestampMs:
-        """When `tick` has something to do next."""
+        """The time of the next work for `tick`."""
         deadline = min(self._next_background_work(), self.purgatories.next_deadline())
         self._background_deadline = None
         return min(deadline, self.groups.next_deadline()) if self.is_serving else deadline
 
     def _next_background_work(self) -> TimestampMs:
-        """When `_drain` has something to do next; looked up once in a quiet step.
+        """The time of the next work for `_drain`; computed once in a quiet step.
 
-        Of upkeep it is known; the deadlines of parts that a quiet step may give work to are read after each step.
+        The upkeep deadlines are cached; those that a quiet step may change are read after each step.
         """
         if self._background_deadline is None:
             if self._upkeep_deadline is None:
@@ -311,7 +310,7 @@ class Node:
         return self._background_deadline
 
     def _upkeep_deadlines(self) -> list[TimestampMs | None]:
-        """The deadlines that no quiet step reaches; None for never."""
+        """The deadlines that a quiet step does not change; None for never."""
         times = [self._coordination_deadline(), self.logs.next_deadline(), self._authenticator.next_deadline()]
         times += self.controller.deadlines()
         if self.is_broker:
@@ -331,7 +330,7 @@ class Node:
         return effects
 
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
-        """A clean end is wanted: ask the controller to move leaderships away; `may_stop` says when it has."""
+        """Begin a controlled shutdown: the controller moves leaderships away, and `may_stop` is then True."""
         if self.is_broker:
             is_asked = self.configuration.broker("controlled.shutdown.enable")
             self.membership.leave(now, timeout_ms if is_asked else 0)
@@ -339,23 +338,24 @@ class Node:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the node must end: the metadata log's directory has failed, or all others, or the metadata cannot be applied.
-        From a directory's first error on nothing is known of what was not flushed before (LogDirFailureChannel).
+        """Whether the node must shut down: the metadata log's directory or all others failed, or the metadata cannot be
+        applied.
+        After a directory's first error, records that were not flushed before may be lost (LogDirFailureChannel).
         """
         return bool(self.failure)
 
     @property
     def failure(self) -> str:
-        """Why it must end."""
+        """The reason why the node must shut down; empty if there is none."""
         return self.logs.failure or self.membership.failure or self._coordination_failure or ""
 
     @property
     def may_stop(self) -> bool:
-        """Whether the node's leaderships have moved; alone in the quorum there is no node to take them over."""
+        """Whether the node's leaderships have moved; True if no other node can take them over."""
         return not self.is_broker or self.is_alone or self.membership.state is State.GONE
 
     def shut_down(self, now: TimestampMs) -> None:
-        """A clean stop: everything flushed, checkpoints and snapshots written, the clean-shutdown file left."""
+        """Shut down cleanly: flush all logs, write checkpoints and snapshots, and leave the clean-shutdown file."""
         self._resign(now)
         epoch = self.membership.broker_epoch if self.membership.broker_epoch >= 0 else None
         high_watermarks = self.replicas.high_watermarks()
@@ -367,12 +367,12 @@ class Node:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other node could take leaderships over."""
+        """Whether no other node can take over leaderships."""
         return self.controllers.is_alone
 
     @property
     def controller_epoch(self) -> LeaderEpoch:
-        """The epoch in which this node believes to be the active controller; -1 where it does not."""
+        """The epoch in which this node leads the quorum; -1 if it does not."""
         return self.quorum.epoch if self.quorum.is_leader else NO_EPOCH
 
     def _tick_coordination(self, now: TimestampMs) -> None:
@@ -398,9 +398,9 @@ class Node:
         self._exchange(now)
 
     def _drain(self, now: TimestampMs, is_quiet: bool = False) -> None:
-        """The end of each step: send what the quorum asks, answer, apply what is committed, decide, propose, fetch.
+        """End each step: send the quorum's requests, answer, apply committed records, decide, propose, fetch.
 
-        After a quiet step there is nothing of that to do, unless something is due.
+        A quiet step does none of this, unless something is due.
         """
         if self.logs.has_failed:
             self._lose_directories(now)
@@ -426,7 +426,7 @@ class Node:
             self._is_draining = False
 
     def _lose_directories(self, now: TimestampMs) -> None:
-        """Directories have failed in this step: their partitions are offline, and the controller is informed (KIP-858)."""
+        """Take the partitions of directories that failed in this step offline, and inform the controller (KIP-858)."""
         for directory in self.logs.take_failed():
             self.log("error", f"log directory {directory.folder} has failed and is offline: {directory.disk.failure}")
             if self.logs.failure is None:
@@ -459,7 +459,7 @@ class Node:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the metadata are replayed up to this broker's registration: before, it says nothing to clients."""
+        """Whether the metadata are replayed up to this broker's registration; before, no client is answered."""
         return self.membership.has_caught_up
 
     # ---- what replicas report
@@ -469,7 +469,7 @@ class Node:
         return self.membership.broker_epoch
 
     def peer_of(self, broker: NodeId) -> Peer | None:
-        """A broker's registration, for leaders to judge followers by; of this broker, the one that it knows to be its own."""
+        """A broker's registration, for leaders' checks of followers; for this broker its own present one."""
         found = self.image.brokers.get(broker)
         if found is None:
             return None

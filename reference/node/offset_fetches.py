@@ -1,7 +1,7 @@
 """OffsetFetch: committed offsets of one group or (version 8) of several. (OFF-01, OFF-02, OFF-10, OFF-11)
 
-What is read may still be lost while it is not committed: the answer waits until it is. Each group may be another shard's,
-and fails by itself; how, its version says.
+The offsets may still be lost before they are committed to the log, so the response waits for that. Each group may be on
+another shard, and fails by itself, in the form of the request's version.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PartitionAnswer = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 def offset_fetch(groups: Groups, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
-    """Each group's offsets; with require_stable, offsets that an open transaction may change are refused (KIP-447)."""
+    """The offsets of each group; with require_stable, an offset that an open transaction may change is an error (KIP-447)."""
     if request.version >= FIRST_FETCH_OF_SEVERAL_GROUPS:
         answers = [GroupAnswer(group_id=group.group_id) for group in body.groups]
         response = OffsetFetchResponse(groups=answers)
@@ -48,7 +48,7 @@ def offset_fetch(groups: Groups, request: Request, body: OffsetFetchRequest, now
 def _fetch(
     groups: Groups, asked: AskedGroup, answer: GroupAnswer, version: int, require_stable: bool
 ) -> tuple[int, Callable[[ErrorCode], None]] | None:
-    """Fill a group's answer; gives the index of its shard and a function that fails the answer; None where it is refused."""
+    """Fill a group's answer; return the index of its shard and a function that fails the answer. None if it failed already."""
     fail = partial(_fail, asked, answer, version)
     try:
         index, shard = groups.coordination.shard_of(asked.group_id)
@@ -64,7 +64,7 @@ def _fetch(
 
 
 def _fail(asked: AskedGroup, answer: GroupAnswer, version: int, code: ErrorCode) -> None:
-    """Before version 2 only partitions had errors."""
+    """Set the error; before version 2 only partitions have one."""
     answer.topics = []
     if version >= FIRST_FETCH_WITH_ERROR_AT_THE_TOP:
         answer.error_code = code
@@ -76,7 +76,7 @@ def _fail(asked: AskedGroup, answer: GroupAnswer, version: int, code: ErrorCode)
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One group's offsets as one request wants them."""
+    """The offsets of one group, for one request."""
 
     image: MetadataImage
     shard: GroupShard
@@ -89,7 +89,7 @@ class _Reading:
         return self.version >= FIRST_FETCH_WITH_TOPIC_IDS
 
     def all(self) -> list[TopicAnswer]:
-        """Everything that is committed (OFF-10); without what cannot be named, where topics go by their ids."""
+        """All committed offsets (OFF-10); with topic ids, only those of existing topics."""
         indexes: dict[TopicName, list[int]] = {}
         for name, index in sorted(self.shard.offsets.of(self.group)):
             indexes.setdefault(name, []).append(index)
@@ -130,7 +130,7 @@ def _something(index: int, committed: CommittedOffset) -> PartitionAnswer:
 
 
 def _nothing(index: int, code: ErrorCode = ErrorCode.NONE) -> PartitionAnswer:
-    """Never committed (OFF-02), or refused."""
+    """The entry of a partition without an offset (OFF-02), or with an error."""
     return PartitionAnswer(
         partition_index=index, committed_offset=-1, committed_leader_epoch=-1, metadata="", error_code=code
     )
@@ -140,7 +140,7 @@ def _nothing(index: int, code: ErrorCode = ErrorCode.NONE) -> PartitionAnswer:
 
 
 def _fetch_of_one(groups: Groups, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
-    """The request has one group, and the answer has its fields at the top."""
+    """The response for one group, with the group's fields at its top level."""
     topics = body.topics
     asked = AskedGroup(
         group_id=body.group_id,

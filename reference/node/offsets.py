@@ -1,4 +1,4 @@
-"""Where things are in a log: by time, by place, by leader epoch. (LOF-*, EPO-*)"""
+"""Offsets by time, by special timestamp, and by leader epoch. (LOF-*, EPO-*)"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reference.replication import partition as places
 from reference.storage.errors import LogError
 
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
-"""KIP-207; in an earlier version clients receive LEADER_NOT_AVAILABLE."""
+"""The first version with OFFSET_NOT_AVAILABLE (KIP-207); before, clients receive LEADER_NOT_AVAILABLE."""
 
 FIRST_VERSION = {
     places.LATEST: 1,
@@ -28,7 +28,7 @@ FIRST_VERSION = {
     places.LATEST_TIERED: 9,
     places.EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version from which each special timestamp may be asked for (LOF-06)."""
+"""The first version with each special timestamp (LOF-06)."""
 
 PartitionResponse = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -36,7 +36,7 @@ PartitionResponse = ListOffsetsResponse.ListOffsetsPartitionResponse
 def list_offsets(
     replicas: Replicas, request: Request, body: ListOffsetsRequest, now: TimestampMs
 ) -> ListOffsetsResponse:
-    """ListOffsets; a partition that is named twice is refused (LOF-07)."""
+    """ListOffsets; a partition that occurs twice is refused (LOF-07)."""
     times = Counter((topic.name, each.partition_index) for topic in body.topics for each in topic.partitions)
     response = ListOffsetsResponse()
     for topic in body.topics:
@@ -84,7 +84,7 @@ def _list_one(
 def offset_for_leader_epoch(
     replicas: Replicas, request: Request, body: OffsetForLeaderEpochRequest, now: TimestampMs
 ) -> OffsetForLeaderEpochResponse:
-    """Where epochs end (EPO-01 to EPO-06)."""
+    """The end offsets of leader epochs (EPO-01 to EPO-06)."""
     response = OffsetForLeaderEpochResponse()
     for topic in body.topics:
         results: list[OffsetForLeaderEpochResponse.EpochEndOffset] = []

@@ -1,8 +1,8 @@
-"""Requests to other nodes, and their answers back to the callers.
+"""Requests to other nodes, whose responses are passed back to the callers.
 
-A channel is one connection to one peer for one purpose (`quorum`, `controller`, `fetch`), so that a long poll on one never
-holds up another. On a channel requests are answered in order. An answer that does not come in time, that cannot be read, or
-that belongs to no open request ends the channel: all its open requests have failed, and the connection is dropped.
+A channel is one connection to one peer for one purpose (`quorum`, `controller`, `fetch`), so that a long poll on one channel
+does not delay another. On a channel requests are answered in order. A late response, one that cannot be decoded, or one that
+belongs to no open request ends the channel: all its open requests fail, and the connection is closed.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from reference.protocol.schema import Message
 from reference.storage.log_directory import Logger
 
 MAX_UNANSWERED = 100
-"""Requests that one channel may have open; more would mean that a caller ignores failures."""
+"""The most open requests of one channel; more would mean that a caller ignores failures."""
 
 Answered = Callable[[Message | None, TimestampMs], None]
-"""Takes the answer, or None when there will be none."""
+"""Takes the response, or None if there will be none."""
 
 AskController = Callable[[str, Message, Answered, TimestampMs], None]
-"""Asks the active controller, which may be this node, on a channel; None is the answer where there is none."""
+"""Sends a request to the active controller, which may be this node, on a channel; the answer is None if there is none."""
 
 Translate = Callable[[Message, Answered], tuple[Message, Answered]]
-"""Gives a request another form, and what takes its answer: that of an older inter-broker protocol."""
+"""Converts a request, and the function that takes its response, to an older inter-broker protocol."""
 
 QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE = "quorum", "quorum-fetch"
 QUORUM_PURPOSES = frozenset({QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE})
-"""On these the voters ask each other."""
+"""The channels between voters."""
 
 CONTROLLER_TIMEOUT_MS = 30_000
-"""request.timeout.ms' default: how long the active controller may take for an answer."""
+"""The default of request.timeout.ms, in which the active controller must respond."""
 
 NOWHERE = Address("127.0.0.1", 1)
-"""The address of a broker that the metadata do not name: no process listens there, and the request fails."""
+"""The address of a broker that is not in the metadata: no process listens there, and the request fails."""
 
 METADATA_FETCHES = frozenset({1, 59})
-"""Fetch and FetchSnapshot: the leader may hold them, and nothing else should wait behind."""
+"""Fetch and FetchSnapshot: the leader may delay them, and other requests should not wait behind them."""
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class _Question:
 
 
 class Peers:
-    """The questions that this node has put to others and that are not answered yet."""
+    """The open requests of this node to other nodes."""
 
     def __init__(self, node: NodeId, effects: Callable[[Effect], None], release: str = RELEASE) -> None:
         """`release` is that of the oldest peer."""
@@ -67,9 +67,9 @@ class Peers:
         self._release = release
         self._channels: dict[tuple[NodeId, str], deque[_Question]] = {}
         self._addresses: dict[tuple[NodeId, str], Address] = {}
-        """Where each channel leads: a voter may get another address (KIP-853)."""
+        """The address of each channel; a voter may get another one (KIP-853)."""
         self._next_deadline: TimestampMs | None = None
-        """When the first question has waited too long; None while it has to be looked up."""
+        """The deadline of the oldest open request; None until it is computed."""
         self._next_correlation_id = 0
 
     def ask(
@@ -82,7 +82,7 @@ class Peers:
         timeout_ms: int,
         answered: Answered,
     ) -> None:
-        """Put a question, in the release's newest version; `answered` is called once, and never before this returns."""
+        """Send a request in the release's newest version; `answered` is called once, and never before this returns."""
         if self._addresses.setdefault((peer, purpose), address) != address:
             self._addresses[peer, purpose] = address
             self.hang_up(peer, purpose, now)
@@ -100,11 +100,11 @@ class Peers:
         self._emit(Send(peer, address.host, address.port, purpose, frame, address.listener))
 
     def purposes_to(self, peer: NodeId) -> list[str]:
-        """The channels on which a peer owes answers."""
+        """The channels on which a peer has open requests."""
         return [purpose for (each, purpose), questions in self._channels.items() if each == peer and questions]
 
     def answered(self, peer: NodeId, purpose: str, frame: Buffer, now: TimestampMs) -> None:
-        """An answer has come."""
+        """Handle a response."""
         questions = self._channels.get((peer, purpose))
         if not questions:
             self._emit(HangUp(peer, purpose))
@@ -122,24 +122,24 @@ class Peers:
         question.answered(body, now)
 
     def hang_up(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
-        """Close a channel's connection, if there is one: its open requests will not be answered."""
+        """Close a channel's connection, if there is one, and fail its open requests."""
         self._emit(HangUp(peer, purpose))
         self.unreachable(peer, purpose, now)
 
     def unreachable(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
-        """The connection is gone: nothing that was asked on it will be answered."""
+        """Fail all open requests of a lost connection."""
         self._next_deadline = None
         for question in self._channels.pop((peer, purpose), ()):
             question.answered(None, now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Give up what has waited too long."""
+        """Close the channels with a request that timed out."""
         overdue = [name for name, questions in self._channels.items() if questions and questions[0].deadline <= now]
         for peer, purpose in overdue:
             self.hang_up(peer, purpose, now)
 
     def next_deadline(self) -> TimestampMs:
-        """When the first question has waited too long."""
+        """The deadline of the oldest open request."""
         if self._next_deadline is None:
             open_ = [questions[0].deadline for questions in self._channels.values() if questions]
             self._next_deadline = min(open_, default=NEVER)
@@ -147,10 +147,10 @@ class Peers:
 
 
 class Brokers:
-    """Asks other brokers, at the addresses that the metadata name."""
+    """Sends requests to other brokers, at their addresses in the metadata."""
 
     def __init__(self, peers: Peers, image: MetadataImage, listener: str) -> None:
-        """`listener` is the one on which brokers ask each other; empty for the first of each broker."""
+        """`listener` is the one on which brokers connect to each other; empty for the first one of each broker."""
         self._peers = peers
         self._image = image
         self._listener = listener.upper()
@@ -174,14 +174,14 @@ SENTENCES: dict[int, str] = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "it belongs to another cluster",
     ErrorCode.INCONSISTENT_VOTER_SET: "its controller.quorum.voters are others than this node's",
 }
-"""Error -> what it says of the node that gave it."""
+"""Error -> the reason why the peer refuses this node."""
 
 
 class PeerRefusals:
-    """Logs what the other voters find wrong with this node: once, not with every request.
+    """Logs the errors that other voters answer: once per change, not for every request.
 
-    A node of another cluster, or a voter that the others do not count among theirs, asks and is refused for ever. Kafka's
-    nodes log it too; without a line the node would merely be silent. Source: KIP-595, errors of its requests.
+    A node of another cluster, or a voter that is not in the others' set, is refused forever. Kafka's nodes log it too; without
+    a message the reason would be invisible. Source: KIP-595, errors of its requests.
     """
 
     def __init__(self, log: Logger) -> None:
@@ -189,7 +189,7 @@ class PeerRefusals:
         self._said: dict[NodeId, int] = {}
 
     def take(self, peer: NodeId, answer: Message) -> None:
-        """Take an answer; a refusal that is new from this peer is worth a line."""
+        """Note a response, and log its error if this peer has not answered with it before."""
         error = _refusal(answer)
         if error != self._said.get(peer, ErrorCode.NONE):
             self._said[peer] = error
@@ -198,7 +198,7 @@ class PeerRefusals:
 
 
 def _refusal(answer: Message) -> int:
-    """The answer's error, or that of its one partition: a quorum has one log."""
+    """The response's error, or that of its one partition."""
     error: int = getattr(answer, "error_code", ErrorCode.NONE)
     for topic in getattr(answer, "topics", ()) if error == ErrorCode.NONE else ():
         for partition in topic.partitions:
@@ -207,5 +207,5 @@ def _refusal(answer: Message) -> int:
 
 
 def quorum_purpose(body: Message) -> str:
-    """The channel on which a message of the quorum goes to another voter."""
+    """The channel for a message of the quorum to another voter."""
     return QUORUM_FETCH_PURPOSE if body.KEY in METADATA_FETCHES else QUORUM_PURPOSE

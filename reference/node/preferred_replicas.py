@@ -1,4 +1,4 @@
-"""Which replica a consumer should read: one in its own rack, where the leader is in another (KIP-392, FET-17)."""
+"""The preferred read replica of a consumer: one in its own rack, if the leader is in another (KIP-392, FET-17)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SELECTORS = ("", "org.apache.kafka.common.replica.LeaderSelector", RACK_AWARE)
-"""The values of replica.selector.class that are served: Kafka's own classes. Without one a consumer reads from the leader."""
+"""The supported values of replica.selector.class: Kafka's own classes. Without one a consumer reads from the leader."""
 
 
 def preferred_replica(
     partition: Partition, rack: str, offset: Offset, brokers: Mapping[NodeId, BrokerImage], now: TimestampMs
 ) -> NodeId | None:
-    """The follower in `rack` that a consumer at `offset` should read; None where that is the leader, or no replica is there.
+    """The follower in `rack` from which a consumer at `offset` should read; None to read from the leader.
 
-    Only a leader names one. A follower must hold the offset, as far as the leader knows, and need not be in sync. Of several
-    the one with the highest log end offset is chosen, then the one that was caught up last, then the highest id.
+    Only a leader selects one. The follower must have the offset, by the leader's record of it, and need not be in sync. Among
+    several the one with the highest log end offset is selected, then the last one that was caught up, then the highest id.
     """
     leading = partition.leading
     if leading is None or _rack_of(brokers.get(partition.node)) == rack:
@@ -35,5 +35,5 @@ def preferred_replica(
 
 
 def _rack_of(broker: BrokerImage | None) -> str | None:
-    """None for a broker that is not registered, or fenced: it has no address for clients."""
+    """A broker's rack; None for an unregistered or fenced one, which has no address for clients."""
     return None if broker is None or broker.fenced else broker.rack

@@ -1,4 +1,4 @@
-"""Principals: `TYPE:NAME` of the client that a connection authenticated, and their form in an envelope (KIP-590)."""
+"""Principals: `TYPE:NAME` of a connection's authenticated client, and their encoding in an envelope (KIP-590)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def user(name: str) -> str:
 
 
 def encode_principal(principal: str, by_token: bool) -> bytes:
-    """As Kafka's DefaultKafkaPrincipalBuilder writes it, with whether it has authenticated by a delegation token."""
+    """The encoding of Kafka's DefaultKafkaPrincipalBuilder, including whether the client authenticated by a delegation token."""
     type_, _, name = principal.partition(":")
     return b"\x00\x00" + encode(DefaultPrincipalData(type=type_, name=name, token_authenticated=by_token), 0)
 
 
 def decode_principal(data: Buffer) -> tuple[str, bool]:
-    """The principal, and whether by a token. Errors: CodecError for what is no principal of version 0."""
+    """The principal, and whether it authenticated by a token. Errors: CodecError for bytes that are no principal of version 0."""
     if bytes(data[:_VERSION_BYTES]) != b"\x00\x00":
         raise CodecError("the principal's version is not served")
     found = decode(DefaultPrincipalData, 0, data[_VERSION_BYTES:])
@@ -36,7 +36,7 @@ def decode_principal(data: Buffer) -> tuple[str, bool]:
 
 
 def encode_host(host: str) -> bytes:
-    """An address in network order, as Java's InetAddress gives it; loopback where the host is a name."""
+    """The bytes of an address in network order, as Java's InetAddress; those of the loopback address for a host name."""
     try:
         return ipaddress.ip_address(host).packed
     except ValueError:
@@ -44,7 +44,7 @@ def encode_host(host: str) -> bytes:
 
 
 def decode_host(data: Buffer) -> str:
-    """Errors: CodecError for what is no address."""
+    """The address. Errors: CodecError for bytes that are no address."""
     try:
         return host_of(str(ipaddress.ip_address(bytes(data))))
     except ValueError as error:

@@ -33,8 +33,8 @@ WITHOUT_LOG_START = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR,
 })  # fmt: skip
-"""With other errors of an append the response carries the log start offset, by which a producer that the log does not know
-distinguishes records deleted by retention from lost ones (KAFKA-5793; kafka.server.ReplicaManager.appendToLocalLog)."""
+"""Errors of an append whose response has no log start offset. With other errors, a producer that the log does not know uses it
+to distinguish records deleted by retention from lost ones (KAFKA-5793; kafka.server.ReplicaManager.appendToLocalLog)."""
 NO_BATCH = "A produce request needs exactly one record batch per partition."
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to internal topics (org.apache.kafka.clients.admin.AdminUtils)."""
@@ -155,7 +155,7 @@ class _Part(NamedTuple):
     """One partition of a request, and its result."""
 
     topic: TopicName | None
-    """None where no topic has the request's topic id."""
+    """None if no topic has the request's topic id."""
     data: ProduceRequest.PartitionProduceData
     verdict: Verdict
     result: PartitionResponse
@@ -177,7 +177,7 @@ def _append(
             raise verdict
         assert topic is not None, "a topic without a name has a refusal as its verdict"
         partition = context.replicas.partition(topic, data.index)
-        if acks not in VALID_ACKS:  # after the question for a transaction was put, which Kafka remembers
+        if acks not in VALID_ACKS:  # after the verification of the transaction, of which Kafka keeps state
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
@@ -201,7 +201,7 @@ def _append(
 
 
 def _fault_of_form(request: Request, records: Buffer | None) -> KafkaError | RecordsError | None:
-    """Why these are not one batch; Kafka looks before it asks who leads the partition (ProduceRequest.validateRecords)."""
+    """The error of records that are not one valid batch; Kafka checks that before the leader (ProduceRequest.validateRecords)."""
     try:
         if records is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, NO_BATCH)
@@ -214,9 +214,9 @@ def _fault_of_form(request: Request, records: Buffer | None) -> KafkaError | Rec
 
 
 def _refuse(log: Logger, part: _Part, error: KafkaError | RecordsError | LogError) -> None:
-    """Give the code, and a sentence for two refusals only: of a transaction's verification, and of single records.
+    """Set the error code, and a message for only two kinds of error: of a transaction's verification, and of single records.
 
-    Source: `hasCustomErrorMessage` of kafka.server.ReplicaManager; clients have their own sentence for each other code.
+    Source: `hasCustomErrorMessage` of kafka.server.ReplicaManager; for other codes clients have their own messages.
     """
     result = part.result
     result.error_code = error.code

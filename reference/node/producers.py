@@ -1,4 +1,4 @@
-"""Producer ids, and what partitions know of producers. (IDM-*)"""
+"""Allocation of producer ids, and descriptions of partitions' producers. (IDM-*)"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from reference.protocol.schema import Message
 
 
 class ProducerIds:
-    """The unused rest of the node's block of producer ids."""
+    """The unused part of the node's block of producer ids."""
 
     def __init__(
         self, node: NodeId, image: MetadataImage, broker_epoch: Callable[[], BrokerEpoch], ask: AskController
@@ -33,9 +33,9 @@ class ProducerIds:
         self._is_asking = False
 
     def next(self, now: TimestampMs) -> ProducerId:
-        """A producer id that no session of this cluster had before.
+        """A producer id that was never returned in this cluster.
 
-        Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS while a block is asked for: the client comes again.
+        Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS while a block is requested: the client retries.
         """
         if not self._block:
             self._ask(now)
@@ -64,7 +64,7 @@ def init_producer_id(
     body: InitProducerIdRequest,
     now: TimestampMs,
 ) -> InitProducerIdResponse | None:
-    """A fresh producer id with epoch 0, or a session of a transactional id (IDM-01, IDM-02)."""
+    """A new producer id with epoch 0, or a session of a transactional id (IDM-01, IDM-02)."""
     refused = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
     if (body.producer_id == -1) != (body.producer_epoch == -1):
         refused.error_code = ErrorCode.INVALID_REQUEST

@@ -11,30 +11,30 @@ from reference.replication.partition_state import TruncationRule
 
 
 def controller_listeners_of(properties: Mapping[str, str]) -> frozenset[str]:
-    """The listeners on which the quorum speaks."""
+    """The listeners of the controller quorum."""
     text = properties.get("controller.listener.names", "")
     return frozenset(name.strip().upper() for name in text.split(",") if name.strip())
 
 
 def first_controller_listener_of(properties: Mapping[str, str]) -> str:
-    """The listener on which the voters reach each other."""
+    """The listener on which the voters connect to each other."""
     return properties.get("controller.listener.names", "").split(",")[0].strip().upper() or "CONTROLLER"
 
 
 def truncation_of(properties: Mapping[str, str]) -> TruncationRule:
-    """The historical switch: before KIP-101 followers cut their logs to their high watermarks."""
+    """The truncation rule; the historical one, from before KIP-101, truncates to the high watermark."""
     historical = properties.get("tidegauge.replica.truncation") == "high-watermark"
     return "high-watermark" if historical else "leader-epoch"
 
 
 def is_broker(properties: Mapping[str, str]) -> bool:
-    """Whether the node serves clients; else it is a controller only."""
+    """Whether the node is a broker; otherwise it is only a controller."""
     roles = properties.get("process.roles", "broker,controller").split(",")
     return "broker" in (role.strip() for role in roles)
 
 
 class Address(NamedTuple):
-    """Where another node listens, and the name of that listener: it says how the connection is secured."""
+    """Another node's address, and its listener's name, which determines the security protocol."""
 
     host: str
     port: int
@@ -49,10 +49,10 @@ _VOTER = re.compile(r"(\d+)@(\[[0-9a-fA-F:]+\]|[^:@]+):(\d+)")
 def voters_of(properties: Mapping[str, str], node: NodeId, *, may_be_alone: bool = True) -> dict[NodeId, Address]:
     """The voters of the configuration, by id.
 
-    Where none are named, and the node may be alone, it is its own quorum, and its address is not needed; else the voters are in
-    the log, and the leader is found through the bootstrap servers (KIP-853).
+    If none is configured, and the node may be alone, it is the only voter, and its address is not used. Otherwise the voters
+    are in the log, and the leader is found through the bootstrap servers (KIP-853).
 
-    Errors: ValueError for what is no `ID@HOST:PORT`.
+    Errors: ValueError for an entry that is not `ID@HOST:PORT`.
     """
     text = properties.get("controller.quorum.voters", "")
     listener = properties.get("controller.listener.names", "").partition(",")[0].strip().upper()

@@ -1,10 +1,10 @@
-"""Quotas of clients: what each has used on this node, and for how long its connection is muted (KIP-13, 124, 219, 599, 612).
+"""Client quotas: the usage of each client on this node, and throttle times (KIP-13, 124, 219, 599, 612).
 
-A client that has used more than its quota gets its answer at once, which says for how long it is throttled, and nothing is
-read of its connection for that long (KIP-219). Its consumers get no records then, its operations on partitions an error. What
-is counted is this node's alone: a quota is one for each broker, as in Kafka.
+A client that exceeds its quota gets its response at once, with the throttle time, and its connection is not read for that time
+(KIP-219). A throttled fetch returns no records, and a throttled mutation of partitions an error. Only this node's usage
+counts: a quota applies to each broker, as in Kafka.
 
-The time that requests take is measured by the shell (`spent`); a simulation, in which no time passes, throttles no client by it.
+The shell measures the time of requests (`spent`); a simulation, in which no time passes, throttles no client by it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from reference.quotas.table import CONSUME, MUTATION, PRODUCE, REQUEST, Meter
 
 PRODUCE_KEY, FETCH_KEY = 0, 1
 STRICT_SINCE = {19: 6, 20: 5, 37: 3}
-"""API that counts as mutations of partitions -> the version from which what is too much is refused (KIP-599)."""
+"""API that mutates partitions -> the first version in which an excess is refused (KIP-599)."""
 
 EXEMPT = frozenset({17, 27, 36, 52, 53, 54, 55, 56, 58, 59, 62, 63, 67, 70, 73, 80, 81, 82})
-"""APIs of brokers and of authentication, whose time counts for no quota."""
+"""APIs of brokers and of authentication, whose time is not charged to a quota."""
 
 THROTTLED = "throttle_time_ms"
 CREATION_RATE = "max.connection.creation.rate"
 MAX_METERS = 20_000
-"""Meters that are kept; clients choose their ids, so that idle ones are forgotten when there are more."""
+"""The most meters that are kept; clients choose their ids, so idle meters are dropped when there are more."""
 
 M = TypeVar("M", Rate, TokenBucket)
 
@@ -47,7 +47,7 @@ class Mutations:
     is_exceeded: bool = False
 
     def charge(self, partitions: int) -> None:
-        """Count partitions. Errors: KafkaError THROTTLING_QUOTA_EXCEEDED, where nothing is counted."""
+        """Charge partitions. Errors: KafkaError THROTTLING_QUOTA_EXCEEDED; then nothing is charged."""
         if self.is_strict and self.bucket.throttle_ms(self.limit, self.now) > 0:
             self.is_exceeded = True
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
@@ -56,23 +56,23 @@ class Mutations:
             self.is_exceeded = self.bucket.throttle_ms(self.limit, self.now) > 0
 
     def throttle(self, response: Message, now: TimestampMs) -> None:
-        """Say in the response how long the client is to wait, where it has gone too far."""
+        """Set the response's throttle time, if the quota is exceeded."""
         if self.is_exceeded:
             setattr(response, THROTTLED, max(getattr(response, THROTTLED), self.bucket.throttle_ms(self.limit, now)))
 
 
 @dataclass(slots=True)
 class Quotas:
-    """What the clients of one node have used."""
+    """The usage of one node's clients."""
 
     configuration: Configuration
     now: TimestampMs = AT_ONCE
-    """The time of the input that the node handles."""
+    """The time of the input that the node is handling."""
     _rates: dict[Meter, Rate] = field(default_factory=dict[Meter, Rate])
     _buckets: dict[Meter, TokenBucket] = field(default_factory=dict[Meter, TokenBucket])
     _addresses: dict[str, Rate] = field(default_factory=dict[str, Rate])
     _listeners: dict[str, Rate] = field(default_factory=dict[str, Rate])
-    """By name; of the whole node by the empty name."""
+    """By listener name; the empty name is for the whole node."""
     _handled: Request | None = None
 
     @property
@@ -81,7 +81,7 @@ class Quotas:
 
     @property
     def measures_time(self) -> bool:
-        """Whether the time that requests take counts for a quota."""
+        """Whether any quota counts the time of requests."""
         return REQUEST in self._set
 
     def _windows(self) -> Windows:
@@ -100,16 +100,16 @@ class Quotas:
     # ---- clients' requests
 
     def throttle(self, request: Request, response: Message) -> int:
-        """Count a request that is answered; gives for how many ms its connection is muted, which the response says, too."""
+        """Charge an answered request; return the milliseconds for which to mute its connection, also set in the response."""
         if not self._set or not hasattr(response, THROTTLED):
             return 0
-        if request.key != FETCH_KEY:  # of fetches it was decided before the records were read into the response
+        if request.key != FETCH_KEY:  # a fetch was decided before its records were read into the response
             throttle_ms = max(self._of_time(request), self._of_produce(request))
             setattr(response, THROTTLED, max(getattr(response, THROTTLED), throttle_ms))
         return getattr(response, THROTTLED)
 
     def throttle_silent(self, request: Request) -> int:
-        """The same of a produce request that gets no answer: its bytes count, its time does not."""
+        """Charge a produce request without a response: its bytes count, its time does not."""
         return self._of_produce(request) if self._set else 0
 
     def _of_produce(self, request: Request) -> int:
@@ -130,11 +130,11 @@ class Quotas:
         return min(throttle_ms, self._windows().size_ms)
 
     def began(self, request: Request) -> None:
-        """A request is handled: what is `spent` next is spent for it."""
+        """Note the request that is being handled; the next `spent` is charged to it."""
         self._handled = request
 
     def spent(self, percent: float) -> None:
-        """What was handled has taken so many hundredths of a second of this node's time."""
+        """Charge the time that the request took, in hundredths of a second of this node's time."""
         request, self._handled = self._handled, None
         if request is None or request.key in EXEMPT:
             return
@@ -143,7 +143,8 @@ class Quotas:
             self._rate(limit[0]).add(percent, self.now)
 
     def throttle_fetch(self, request: Request, size: int) -> int:
-        """For how many ms a consumer is throttled, where it would get so many bytes: it gets none then, and they do not count."""
+        """The milliseconds for which a consumer is throttled by so many bytes; then it gets no records, and they are not
+        charged."""
         if not self._set:
             return 0
         throttle_ms = self._of_time(request)
@@ -158,7 +159,7 @@ class Quotas:
         return throttle_ms
 
     def most_fetched(self, request: Request) -> int | None:
-        """The bytes beyond which a single fetch would be throttled for ever; None without a quota."""
+        """The bytes above which a single fetch would be throttled forever; None without a quota."""
         limit = self._limit(CONSUME, request.client, request.client_id) if self._set else None
         if limit is None:
             return None
@@ -168,7 +169,7 @@ class Quotas:
     # ---- the active controller's
 
     def mutations(self, request: Request, now: TimestampMs) -> Mutations | None:
-        """What a request's mutations of partitions are counted by; None without a quota, or of another API."""
+        """The counter for a request's mutations of partitions; None without a quota, or for another API."""
         since = STRICT_SINCE.get(request.key)
         limit = self._limit(MUTATION, request.client, request.client_id) if since is not None else None
         if since is None or limit is None:
@@ -183,7 +184,7 @@ class Quotas:
     # ---- connections
 
     def throttle_address(self, address: str, now: TimestampMs) -> int:
-        """Count a connection from an address; gives for how many ms it is too early, and does not count then (KIP-612)."""
+        """Charge a connection from an address; return the milliseconds to delay it, in which case it is not charged (KIP-612)."""
         limit = self.configuration.image.quotas.limit_of_address(address)
         if limit is None:
             return 0
@@ -196,9 +197,9 @@ class Quotas:
         return throttle_ms
 
     def throttle_listener(self, listener: str, is_inner: bool, now: TimestampMs) -> int:
-        """Count a connection to a listener; gives for how many ms none more is to be accepted there (KIP-612).
+        """Charge a connection to a listener; return the milliseconds for which to accept no more connections there (KIP-612).
 
-        Connections among nodes do not wait for the rate of the whole node.
+        Connections between nodes are not limited by the rate of the whole node.
         """
         own = self.configuration.listener_integer(listener, CREATION_RATE)
         limits = {} if is_inner else {"": self.configuration.integer(CREATION_RATE)}
@@ -214,7 +215,7 @@ K = TypeVar("K")
 
 
 def _kept(meters: dict[K, M], key: K, new: Callable[[], M], is_idle: Callable[[M], bool]) -> M:
-    """The meter of a key; the idle ones are forgotten when there are too many, and the oldest where all are busy."""
+    """The meter of a key; above the limit idle meters are dropped, or the oldest one if none is idle."""
     meter = meters.get(key)
     if meter is None:
         if len(meters) >= MAX_METERS:

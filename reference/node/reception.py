@@ -1,4 +1,4 @@
-"""Where the frames of clients come in: each is one request, which goes to its handler or to the active controller."""
+"""Receives the frames of clients, and passes each request to its handler or to the active controller."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from reference.protocol.schema import Message
 OF_ACLS = (29, 30, 31)
 """DescribeAcls, CreateAcls, DeleteAcls."""
 MAX_HELD = 10_000
-"""Requests that are kept while the broker has not caught up with the metadata; more connections than these are closed."""
+"""The most requests that are held while the broker has not caught up with the metadata; above it connections are closed."""
 
 
 def _with_results(key: int, refused: Message, response: Message) -> Message:
@@ -68,17 +68,17 @@ class Channel(Protocol):
 
 
 class Served(NamedTuple):
-    """What a node answers where."""
+    """The APIs that a node serves."""
 
     apis: Mapping[str, Mapping[int, Api]]
     """By kind of listener."""
     controller_listeners: Container[str] = ()
     never_held: Container[int] = ()
-    """Keys of the APIs that a broker is waiting for while it holds all others."""
+    """Keys of the APIs that a broker answers while it holds all others."""
 
 
 class Reception:
-    """The clients that are connected, and what they ask."""
+    """The connected clients, and their requests."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Reception:
         self._apis, self._controller_listeners, self._never_held = served
         self._authenticator = authenticator
         self.serves = False
-        """Whether the replicas are what the metadata say, and brokers' requests are not held any more."""
+        """Whether the replicas match the metadata, so that brokers' requests are no longer held."""
         self._context = context
         self._channel = channel
         self._loggers = loggers
@@ -108,7 +108,7 @@ class Reception:
         self._clients.pop(connection, None)
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> Api | None:
-        """The API of the request that was carried out; None where there was none."""
+        """The API of the request that was handled; None if no request was."""
         client = self._clients[connection]
         kind = self._kind_of(client)
         if kind is BROKER and not self.serves and int.from_bytes(frame[:2], "big", signed=True) not in self._never_held:
@@ -138,7 +138,7 @@ class Reception:
         return api
 
     def _decide(self, request: Request, body: Message, frame: bytes, kind: str, now: TimestampMs) -> None:
-        """Let the active controller decide, but on changes of settings that are refused here."""
+        """Pass a request to the active controller, without the changes of settings that are refused here."""
         context, key = self._context, request.key
         is_controller = kind is CONTROLLER
         refused = (
@@ -165,7 +165,7 @@ class Reception:
         return CONTROLLER if client.listener in self._controller_listeners else BROKER
 
     def _read(self, client: Client, apis: Mapping[int, Api], frame: Buffer) -> tuple[Request, Api, Message] | None:
-        """A frame that is no request, or one that is not served, closes its connection (FRM-06 to FRM-09)."""
+        """Decode a request. An invalid one, or an unsupported API or version, closes the connection (FRM-06 to FRM-09)."""
         try:
             header, form, view, position = decode_request(frame)
             key, version = header.request_api_key, header.request_api_version
@@ -174,7 +174,7 @@ class Reception:
                 self._refuse(client, header, f"API {key} version {version} is not served")
                 return None
             if api.handler is None:
-                # Its decision may wait, and the frame's bytes are valid in this call alone.
+                # The decision may be delayed, and the frame's bytes are valid only during this call.
                 view = memoryview(bytes(view))
             body, _ = decode_from(form.request, version, view, position)
         except UnknownVersion as error:
@@ -191,8 +191,8 @@ class Reception:
         return request, api, body
 
     def _refuse(self, client: Client, header: RequestHeader | None, reason: str) -> None:
-        """A version of ApiVersions too new is answered in version 0 with the list, so that the client can ask again (API-02,
-        KIP-511); any other closes the connection."""
+        """Close the connection; but answer a newer version of ApiVersions in version 0 with the list, so that the client can
+        retry (API-02, KIP-511)."""
         if header is None or header.request_api_key != API_VERSIONS:
             self._emit(Close(client.connection, reason))
             return
@@ -202,7 +202,7 @@ class Reception:
         self._context.responder.respond(request, response)
 
     def _refuse_access(self, request: Request, body: Message, refusal: Message) -> None:
-        """A producer that expects no answer loses its connection (ACK-03)."""
+        """Answer with a refusal; a produce request with acks=0 closes the connection instead (ACK-03)."""
         if isinstance(body, ProduceRequest) and body.acks == 0:
             self._context.responder.close(request, "acks=0 produce is refused")
         else:
@@ -211,7 +211,7 @@ class Reception:
     # ---- authentication
 
     def _is_for_authentication(self, client: Client, sasl: SaslSession, frame: Buffer, now: TimestampMs) -> bool:
-        """Whether the frame belongs to the client's authentication, which has taken it then, or ended the connection."""
+        """Whether the frame belongs to the client's authentication; then it was handled here, or the connection was closed."""
         key = int.from_bytes(frame[:2], "big", signed=True)
         try:
             if not sasl.takes(key, now):
@@ -252,7 +252,7 @@ class Reception:
             self._context.responder.respond(request, response)
 
     def _versions(self, request: Request, sasl: SaslSession, api: Api, body: Message, now: TimestampMs) -> Message:
-        """The answer to ApiVersions, which a client gets once."""
+        """The response to ApiVersions during the authentication, which allows it once."""
         assert api.handler is not None
         response = api.handler(request, body, now)
         assert isinstance(response, ApiVersionsResponse)
@@ -261,7 +261,7 @@ class Reception:
         return response
 
     def _take_raw_token(self, client: Client, sasl: SaslSession, frame: Buffer, now: TimestampMs) -> None:
-        """A mechanism's message without a request around it (KIP-43)."""
+        """Handle a mechanism's message without a request around it (KIP-43)."""
         try:
             answer, _ = sasl.token(frame, now)
         except AuthenticationFailed as failed:
@@ -270,7 +270,7 @@ class Reception:
             self._emit(Respond(client.connection, [len(answer).to_bytes(4, "big") + answer]))
 
     def _fail(self, client: Client, failed: AuthenticationFailed, request: Request | None, now: TimestampMs) -> None:
-        """Answer a client that failed to authenticate, and close its connection, after a while."""
+        """Answer a client that failed to authenticate, and close its connection, after a delay."""
 
         def answer() -> None:
             if client.connection not in self._clients:
@@ -282,14 +282,14 @@ class Reception:
         self._authenticator.delay(answer, now)
 
     def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
-        """Hold a request until the metadata is replayed: no earlier response would be right."""
+        """Hold a request until the metadata is replayed: an earlier response could be wrong."""
         if len(self._held) < MAX_HELD:
             self._held.append((connection, bytes(frame)))
         else:
             self._emit(Close(connection, "too many requests before the broker has caught up"))
 
     def take_held(self) -> Iterator[tuple[ConnectionId, bytes]]:
-        """The requests that were held, of clients that are still there."""
+        """The held requests of clients that are still connected."""
         held, self._held = self._held, []
         for connection, frame in held:
             if connection in self._clients:

@@ -1,7 +1,7 @@
-"""How a request is refused, as a whole or for some of its items.
+"""Error responses to a request, as a whole or for some of its items.
 
-A response has its error where its schema put it: at the top, or once for each thing that was asked for. Of these only the
-names are repeated, and what is not known has the value that says so.
+A response has its error where its schema has the field: at the top level, or once per item. Results of items repeat only the
+items' names, and unknown values have the schema's placeholder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reference.protocol.schema import Message
 
 ALTER_REPLICA_LOG_DIRS, DELETE_TOPICS = 34, 20
 TWICE = frozenset({43, 45})
-"""ElectLeaders and AlterPartitionReassignments have an error at the top, and in each partition the same."""
+"""ElectLeaders and AlterPartitionReassignments have the error at the top level and in each partition."""
 
 ITEMS: dict[int, tuple[str, str]] = {
     0: ("topic_data", "responses"),
@@ -49,13 +49,13 @@ ITEMS: dict[int, tuple[str, str]] = {
     65: ("transactional_ids", "transaction_states"),
     69: ("group_ids", "groups"),
 }
-"""API key -> the request's list of items, and the response's list of results, one for each."""
+"""API key -> the request's list of items, and the response's list of results, one per item."""
 
 NAMES = frozenset({
     "name", "topic", "topic_id", "index", "partition_index", "partition", "partition_id", "group_id", "resource_type",
     "resource_name", "key", "transactional_id", "producer_id", "user", "entity_type", "entity_name",
 })  # fmt: skip
-"""Fields that name what was asked for."""
+"""Fields that name an item."""
 
 NESTED = frozenset(
     {"partitions", "partition_responses", "partition_result", "results_by_partition", "topics", "entity"}
@@ -71,7 +71,7 @@ UNKNOWN = {
     "port": -1,
     "producer_epoch": -1,
 }
-"""Fields whose default would say something."""
+"""Fields whose schema default would be a valid value."""
 
 MESSAGES = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
@@ -80,13 +80,13 @@ MESSAGES = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
     ErrorCode.SECURITY_DISABLED: "No Authorizer is configured.",
 }
-"""org.apache.kafka.common.protocol.Errors; where a code has none here, the message is null."""
+"""Messages of org.apache.kafka.common.protocol.Errors; for other codes the message is null."""
 
 
 def refusal(key: int, version: int, body: Message, code: ErrorCode) -> Message:
-    """The response that refuses a request as a whole with one error.
+    """The response that refuses a whole request with one error.
 
-    Those that have errors `TWICE` have it in each item too.
+    For the APIs in `TWICE` each item has the error too.
     """
     response = APIS[key].response
     at_the_top = {field.name for field in response.FIELDS if version in field.versions}
@@ -100,7 +100,7 @@ def refusal(key: int, version: int, body: Message, code: ErrorCode) -> Message:
 
 
 def refused_items(key: int, body: Any, code: ErrorCode) -> Message:
-    """The response in which every item of the request has the error."""
+    """The response with the error for every item of the request."""
     response = APIS[key].response()
     renamed: dict[str, str] = {}
     results = "results"
@@ -120,13 +120,13 @@ def refused_items(key: int, body: Any, code: ErrorCode) -> Message:
 
 
 def items_of(key: int, body: Any) -> list[Any]:
-    """The items that a request names. Before version 6 DeleteTopics has names alone."""
+    """The items of a request. Before version 6 DeleteTopics has only names."""
     items = getattr(body, ITEMS[key][0])
     return body.topic_names if key == DELETE_TOPICS and not items else items or []
 
 
 def with_items(key: int, body: Message, items: Iterable[Any]) -> Message:
-    """The same request with these items alone."""
+    """A copy of the request with these items only."""
     name = ITEMS[key][0]
     if key == DELETE_TOPICS and not getattr(body, name):
         name = "topic_names"
@@ -136,7 +136,7 @@ def with_items(key: int, body: Message, items: Iterable[Any]) -> Message:
 
 
 def _refused(item: Any, table: type[Message], code: ErrorCode, **more: Any) -> Message:
-    """A result of the form `table` for an item, which is a structure or a bare name."""
+    """A result of type `table` for an item, which is a message or a bare name."""
     values: dict[str, Any] = dict(more)
     for field in table.FIELDS:
         if field.name in ("error_code", "partition_error_code"):

@@ -1,6 +1,6 @@
-"""This node as a controller among others: it registers with the active one, once in each incarnation (KIP-919).
+"""This node's registration as a controller with the active one, once per incarnation (KIP-919).
 
-The active controller finalizes a feature only where each voter has said which levels it supports.
+The active controller finalizes a feature only if each voter has reported its supported levels.
 Source: kafka.server.ControllerRegistrationManager.
 """
 
@@ -22,15 +22,15 @@ from reference.protocol.schema import Message
 PURPOSE = "registration"
 
 RETRY_MS = 1_000
-"""After this time a controller that is not in the metadata registers again."""
+"""The delay before a controller that is not in the metadata registers again."""
 
 
 AskController = Callable[[str, Message, Answered, TimestampMs], None]
-"""Ask the active controller on the channel for a purpose; the answer is None when there is none to be had."""
+"""Sends a request to the active controller on the channel for a purpose; the answer is None if there is none."""
 
 
 class Registering:
-    """Registers a controller until the metadata name its incarnation."""
+    """Registers a controller until the metadata have its incarnation."""
 
     def __init__(self, identity: Identity, image: MetadataImage, ask: AskController, now: TimestampMs) -> None:
         self._identity = identity
@@ -40,7 +40,7 @@ class Registering:
         self._asking = False
 
     def tick(self, now: TimestampMs) -> None:
-        """Ask the active controller, if it is time."""
+        """Send a registration, if it is due."""
         if self._asking or now < self._next or not self._is_missing():
             return
         self._asking = True
@@ -51,7 +51,7 @@ class Registering:
         return None if self._asking or not self._is_missing() else self._next
 
     def _is_missing(self) -> bool:
-        """Whether this node is a controller, and the metadata could have its incarnation, and do not."""
+        """Whether this node is a controller whose incarnation is missing from metadata that support registrations."""
         if not self._identity.controller_endpoints:
             return False
         if self._image.features.get(METADATA_FEATURE, 0) < FIRST_WITH_CONTROLLERS:
@@ -76,5 +76,5 @@ class Registering:
         )
 
     def _answered(self, answer: Message | None, now: TimestampMs) -> None:
-        """Whatever it says: the metadata say whether the registration is there."""
+        """Ignore the response: the metadata have the result."""
         self._asking = False

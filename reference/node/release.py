@@ -1,4 +1,4 @@
-"""The release of Apache Kafka whose API versions this node speaks, to clients and to other nodes."""
+"""The release of Apache Kafka whose API versions this node supports, for clients and other nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reference.protocol.apis import APIS
 RELEASE = "4.3.1"
 
 BROKER, CONTROLLER = "broker", "controller"
-"""The listeners that serve an API, as the schemas call them."""
+"""The kinds of listeners, by their names in the schemas."""
 
 SUPPORTED_FEATURES = {
     "metadata.version": (7, 30),
@@ -24,14 +24,14 @@ SUPPORTED_FEATURES = {
 }
 """Feature -> the lowest and the highest level.
 
-Of share.version and streams.version this node serves no API, and advertises none. It takes part in a cluster that has finalized
-them, as by the defaults of Apache Kafka: they change nothing in what other APIs mean.
+This node serves no API of share.version and streams.version, and advertises none. It may join a cluster that has finalized
+them, as by Apache Kafka's defaults: they do not affect other APIs.
 """
 
 BEFORE_IDS = "2.8"
-"""The inter-broker protocol of Apache Kafka 2.8, which names topics where later ones have their ids."""
+"""The inter-broker protocol of Apache Kafka 2.8, which has topic names where later ones have topic ids."""
 HIGHEST_IN_2_8 = {1: 12, 2: 6, 4: 5, 5: 3, 6: 7, 24: 3, 56: 0}
-"""API -> the highest version that a broker of 2.8 serves, of those that brokers ask of each other, where 3.9 serves a higher one.
+"""API between brokers -> the highest version in 2.8, if 3.9 supports a higher one.
 
 Fetch, ListOffsets, LeaderAndIsr, StopReplica, UpdateMetadata, AddPartitionsToTxn, AlterPartition (then AlterIsr).
 Source: the schemas of 2.8.2; MetadataVersion and ControllerChannelManager of 3.9.2.
@@ -50,19 +50,19 @@ FIRST_FEATURES = {
     "3.9.2": {"metadata.version": 21},
     BEFORE_IDS: {},
 }
-"""The finalized features of a new cluster, as that release of Apache Kafka has them by default.
+"""The finalized features of a new cluster, as the release of Apache Kafka has them by default.
 
 4.3-IV0, KIP-966, KIP-848 and KIP-890; 3.9-IV0. A cluster of 2.8 has no metadata quorum.
 """
 
 
 def peers_release_of(properties: Mapping[str, str]) -> str:
-    """The release in whose API versions the other nodes are asked: that of the oldest of them."""
+    """The release whose API versions are used for requests to other nodes: that of the oldest of them."""
     return properties.get("tidegauge.peers.release", RELEASE)
 
 
 def versions_of(key: int, release: str = RELEASE) -> tuple[int, int]:
-    """The lowest and the highest version of an API; versions that Kafka calls unstable are left out."""
+    """The lowest and the highest version of an API, without versions that Kafka marks as unstable."""
     if release == BEFORE_IDS:
         lowest, highest = versions_of(key, "3.9.2")
         return lowest, min(highest, HIGHEST_IN_2_8.get(key, highest))

@@ -1,7 +1,7 @@
-"""Replaying the metadata log: committed records become the image, and the node's replicas and parts follow the image.
+"""Replays the metadata log: committed records change the image, and the node's replicas and parts follow the image.
 
-An error in here leaves an image, or replicas, of which a part is missing. The node must end then: otherwise it would stay
-registered and unfenced, and serve less than the cluster expects of it.
+An error here leaves an incomplete image, or incomplete replicas. The node must then shut down: otherwise it would stay
+registered and unfenced, and serve less than the cluster expects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reference.storage.log_directory import Logger
 
 
 class MetadataSnapshots:
-    """Due once enough was written since the last one, or enough time is over."""
+    """Writes a snapshot when enough records or enough time have passed since the last one."""
 
     def __init__(self, configuration: Configuration, log: Log, say: Logger, now: TimestampMs) -> None:
         self._log = log
@@ -33,7 +33,7 @@ class MetadataSnapshots:
         self._due_bytes = integer("metadata.log.max.record.bytes.between.snapshots")
         self._due_ms = integer("metadata.log.max.snapshot.interval.ms")
         self._last = log.size_bytes, now
-        """How large the metadata log was at the last snapshot, or at the start, and when that was."""
+        """The size of the metadata log at the last snapshot or at the start, and the time of that."""
 
     def write_if_due(self, quorum: Quorum, image: MetadataImage, now: TimestampMs) -> None:
         size, (size_then, then) = self._log.size_bytes, self._last
@@ -47,11 +47,11 @@ class MetadataSnapshots:
 
 
 Applied = Callable[[TopicChanges, TimestampMs], None]
-"""Takes what a piece of the metadata log has changed, when the image has it."""
+"""Takes the changes of a part of the metadata log, after the image has them."""
 
 
 class Replay:
-    """Moves the image on as the quorum commits."""
+    """Applies committed records to the image."""
 
     def __init__(
         self, quorum: Quorum, image: MetadataImage, peers: Peers, snapshots: MetadataSnapshots, applied: Applied
@@ -62,10 +62,10 @@ class Replay:
         self._snapshots = snapshots
         self._applied = applied
         self.failure: str | None = None
-        """Why the node must end: the metadata could not be applied."""
+        """The reason why the node must shut down: the metadata could not be applied."""
 
     def advance(self, now: TimestampMs) -> None:
-        """Apply what was committed since the last time, if anything was. Errors: any, and `failure` is set."""
+        """Apply the records that were committed since the last call. Errors: any, and `failure` is set."""
         quorum, image = self._quorum, self._image
         snapshot = quorum.latest_snapshot if quorum.take_snapshot_notice() else None
         if self.failure is not None or (snapshot is None and image.end_offset >= quorum.high_watermark):
@@ -74,7 +74,7 @@ class Replay:
         self._snapshots.write_if_due(quorum, image, now)
 
     def guard(self, step: Callable[[], None]) -> None:
-        """Carry out what the metadata say. Errors: any, and `failure` is set."""
+        """Do a step that applies metadata. Errors: any, and `failure` is set."""
         try:
             step()
         except Exception as error:
@@ -105,9 +105,10 @@ class Replay:
         self._applied(changes, now)
 
     def _hang_up_on_former(self, incarnations: Mapping[NodeId, int], now: TimestampMs) -> None:
-        """A broker that has registered again is another process: requests to its former incarnation stay unanswered.
+        """Close connections to a broker's former incarnation after it has registered again: requests there would stay
+        unanswered.
 
-        The connection may not show it: from a machine that lost power nothing comes until something is sent to it.
+        The connection may not show it: after a power loss of the peer nothing arrives until something is sent.
         """
         for broker in self._image.brokers.values():
             if broker.id != self._quorum.node and incarnations.get(broker.id, broker.epoch) != broker.epoch:

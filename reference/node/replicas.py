@@ -1,8 +1,8 @@
-"""The partitions that this node has replicas of: taken up and given up as the metadata say, and kept in order.
+"""The partitions of which this node has replicas: created, changed and removed by the metadata.
 
-What the image says of a partition becomes true here: its log exists, it leads or follows in its leader epoch, its settings are
-the topic's. Retention and the checkpoint of high watermarks are here too, for they go over all replicas. What goes on
-between the nodes stands in `replication`.
+A replica follows the image: its log exists, it leads or follows in its leader epoch, and its settings are the topic's.
+Retention and the checkpoint of high watermarks are here too, because they concern all replicas. `replication` has the exchange
+between nodes.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from reference.storage.log_directory import LogDirectory, Logger
 from reference.storage.log_manager import LogManager
 
 TAKE_UP_AGAIN_MS = 1000
-"""After this time a replica is tried again whose log the disk did not let be made."""
+"""The delay before a replica is tried again after a disk failure."""
 
 TAKE_UPS_A_STEP = 50
-"""Replicas that begin to lead or follow in one step: each writes down its epoch, durably, and clients wait meanwhile."""
+"""The most replicas that begin to lead or follow in one step: each stores its epoch durably, while clients wait."""
 
 
 class Listener(Protocol):
     """The listener for changes of replicas."""
 
     def on_role(self, partition: Partition, is_new_epoch: bool, now: TimestampMs) -> None:
-        """Its role or its leader epoch is another, or only its ISR and assignment."""
+        """The role, the leader epoch, or the ISR and assignment have changed."""
         ...
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
-        """It is no more on this node."""
+        """The replica was removed from this node."""
         ...
 
     def peer_of(self, broker: NodeId) -> Peer | None:
-        """A broker's registration, by which leaders judge followers."""
+        """A broker's registration, for leaders' checks of followers."""
         ...
 
     def on_retention(self, partition: Partition) -> None:
-        """Its log begins later."""
+        """The log start offset has moved."""
         ...
 
 
@@ -68,11 +68,11 @@ class Replicas:
         now: TimestampMs,
         trace: Trace | None,
     ) -> None:
-        """`image` says what this node's replicas are; that of the configuration which partitions there are."""
+        """`image` has this node's replicas; the image of the configuration has all partitions."""
         self.partitions: dict[Key, Partition] = {}
         self.offline: dict[Key, TopicId] = {}
-        """Replicas whose logs are damaged, or in a directory that is offline: they are answered with KAFKA_STORAGE_ERROR, and
-        nothing touches their folders."""
+        """Replicas with a damaged log, or in an offline directory: requests get KAFKA_STORAGE_ERROR, and their folders are not
+        touched."""
         self._node = configuration.node
         self._image = image
         self._cluster = configuration.image
@@ -89,26 +89,26 @@ class Replicas:
         self._checkpoint_interval_ms = configuration.integer("replica.high.watermark.checkpoint.interval.ms")
         self._next_checkpoint = now + self._checkpoint_interval_ms
         self._due: OrderedDict[Key, None] = OrderedDict()
-        """Partitions of which the metadata have said something since this node's replica last followed them."""
+        """Partitions that the metadata have changed, and whose replicas have not followed yet."""
         self._refused: list[Key] = []
-        """Those that the disk refused, until `_try_again`."""
+        """Replicas after a disk failure, until `_try_again`."""
         self._try_again = AT_ONCE
         self._checkpointed: dict[Key, Offset] = {}
         self._settings: dict[TopicName, tuple[tuple[Mapping[str, str], ...], LogConfig, int]] = {}
-        """The settings of each topic's logs and its min.insync.replicas, and what was set where when they were made."""
+        """Each topic's log settings and min.insync.replicas, with the sources from which they were computed."""
         self._first: set[tuple[TopicId, int]] | None = None
-        """The replicas that this broker had when it caught up: their logs may be in a directory that is offline."""
+        """The replicas of this broker when it had caught up: their logs may be in an offline directory."""
         self._set_aside: dict[Key, Partition] = {}
-        """Replicas whose disk refused what a decision asked of them: they serve no request, and keep all that they knew (their
-        high watermark above all) until they are taken up again."""
+        """Replicas whose disk failed while they followed the metadata. They serve no request, and keep their state (above all
+        the high watermark) until they are tried again."""
 
     # ---- questions
 
     def partition(self, topic: TopicName, index: int) -> Partition:
         """This node's replica.
 
-        Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for another node's, KAFKA_STORAGE_ERROR for
-        one that is offline.
+        Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER for another node's partition, KAFKA_STORAGE_ERROR
+        for an offline one.
         """
         found = self.partitions.get((topic, index))
         if found is not None:
@@ -120,7 +120,7 @@ class Replicas:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
     def leading(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> Leading | None:
-        """The leader's role of a replica; None where it is not there any more, or does not lead, or not in that epoch."""
+        """The leader's role of a replica; None if it was removed, does not lead, or leads in another epoch."""
         if self.partitions.get(partition.key) is not partition or leader_epoch not in (None, partition.leader_epoch):
             return None
         return partition.leading
@@ -132,10 +132,10 @@ class Replicas:
     # ---- following the metadata
 
     def reconcile(self, now: TimestampMs, changed: Iterable[Key] | None = None) -> None:
-        """Make this node's replicas what the image says: new ones, new leader epochs, new settings, deleted ones.
+        """Make this node's replicas follow the image: new ones, new leader epochs, new settings, deleted ones.
 
-        `changed` are the partitions of which the image says something else than at the last call; by default it may be
-        all. Many at once are taken up by and by: until then they are not led here.
+        `changed` has the partitions that may have changed in the image since the last call; None means all. Many at once are
+        handled in several steps, and are not led here before.
         """
         if self._first is None:
             self._first = {
@@ -150,19 +150,19 @@ class Replicas:
         self._follow_due(now)
 
     def _all(self) -> Iterator[Key]:
-        """The partitions of the image, and those that this node has replicas of."""
+        """The partitions of the image, and those of this node's replicas."""
         yield from ((topic.name, index) for topic in self._image.topics.values() for index in topic.partitions)
         yield from (*self.partitions, *self._set_aside, *self.offline)
 
     def _follow_due(self, now: TimestampMs) -> None:
-        """Follow what is due, as much of it as one step may."""
+        """Follow due partitions, up to the limit of one step."""
         self._make_folders()
         taken_up = 0
         while self._due and taken_up < TAKE_UPS_A_STEP:
             taken_up += self._follow(self._due.popitem(last=False)[0], now)
 
     def _make_folders(self) -> None:
-        """Make the folders of the new replicas among those that are followed next."""
+        """Create the folders of new replicas among the partitions that come next."""
         topic_ids: dict[Key, TopicId] = {}
         for name, index in islice(self._due, TAKE_UPS_A_STEP):
             topic = self._image.topics.get(name)
@@ -171,11 +171,11 @@ class Replicas:
             if topic is not None and image is not None and self._node in image.replicas and not is_here:
                 topic_ids[name, index] = topic.id
         if len(topic_ids) > 1:
-            with suppress(StorageError):  # each replica meets it again, and reports it
+            with suppress(StorageError):  # each replica meets the error again, and reports it
                 self._logs.make_folders(topic_ids)
 
     def _follow(self, key: Key, now: TimestampMs) -> bool:
-        """Make one replica what the image says; whether it leads or follows in a new leader epoch, or has another ISR."""
+        """Make one replica follow the image; return whether its role, leader epoch or ISR changed."""
         name, index = key
         topic = self._image.topics.get(name)
         image = topic.partitions.get(index) if topic is not None else None
@@ -184,7 +184,7 @@ class Replicas:
                 try:
                     self._give_up(key, now)
                 except StorageError as error:
-                    # It serves no client any more, and goes when the disk allows it.
+                    # It serves no client any more, and is removed when the disk allows it.
                     self._fail(key, error, now)
             self.offline.pop(key, None)
             if topic is None:
@@ -193,14 +193,14 @@ class Replicas:
             try:
                 return self._take_up(topic, index, image, *self._settings_of(name), now)
             except StorageError as error:
-                # The decision stands in the metadata log: the replica is taken up when the disk allows it.
+                # The decision is in the metadata log: the replica is tried again when the disk allows it.
                 self._fail(key, error, now)
             except CorruptFile as error:
                 self._go_offline(key, topic.id, error)
         return False
 
     def lose_directory(self, directory: LogDirectory, now: TimestampMs) -> None:
-        """A log directory has failed: its replicas are offline until the next start, and copies in the making are given up."""
+        """Take the replicas of a failed log directory offline until a restart, and cancel copies into it."""
         for key in [key for key in directory.logs if key not in directory.futures]:
             partition, aside = self.partitions.pop(key, None), self._set_aside.pop(key, None)
             if partition is not None:
@@ -209,7 +209,7 @@ class Replicas:
                 self.offline[key] = lost.topic_id
 
     def _go_offline(self, key: Key, topic_id: TopicId, error: CorruptFile) -> None:
-        """A log that cannot be opened, for damage that only its operator can mend, stays as it is until the next start."""
+        """Take a replica offline until a restart, because its operator must repair its log."""
         self.offline[key] = topic_id
         self._log("error", f"{key[0]}-{key[1]} is offline: {error}")
 
@@ -225,7 +225,7 @@ class Replicas:
     def _take_up(
         self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, min_isr: int, now: TimestampMs
     ) -> bool:
-        """Whether the replica leads or follows again, or has another ISR."""
+        """Create or change a replica; return whether its role, leader epoch or ISR changed."""
         key = (topic.name, index)
         partition = self.partitions.get(key) or self._set_aside.get(key)
         if partition is not None and partition.topic_id != topic.id:
@@ -273,9 +273,9 @@ class Replicas:
         return partition
 
     def _give_up(self, key: Key, now: TimestampMs) -> None:
-        """A topic was deleted, or the replica was moved: its folder goes, and requests that wait for it are answered.
+        """Remove a replica whose topic was deleted, or that was moved: delete its folder, and answer delayed requests.
 
-        Errors: StorageError; the replica is still there.
+        Errors: StorageError; then the replica still exists.
         """
         self._logs.delete(key, now)
         partition = self.partitions.pop(key, None)
@@ -292,7 +292,7 @@ class Replicas:
         return found
 
     def _settings_of(self, topic: TopicName) -> tuple[LogConfig, int]:
-        """What its logs follow, and min.insync.replicas; made again only when what it comes from has changed."""
+        """The topic's log settings and min.insync.replicas; computed again only after a change of their sources."""
         own, cluster = self._image.topic_config(topic), self._cluster.topic_config(topic)
         sources = (own, cluster, *self._configuration.dynamic_broker_values())
         known = self._settings.get(topic)
@@ -315,7 +315,7 @@ class Replicas:
     # ---- upkeep
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due: replicas that wait for the disk, retention, checkpoints."""
+        """Do the work that is due: replicas after a disk failure, retention, checkpoints."""
         if now >= self._next_checkpoint:
             self._next_checkpoint = now + self._checkpoint_interval_ms
             self._checkpoint()
@@ -328,7 +328,7 @@ class Replicas:
         self._follow_due(now)
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
-        """When there is something to do; None for never."""
+        """The times of the next work; None for never."""
         take_up = AT_ONCE if self._due else self._try_again if self._refused else None
         return self._next_retention, self._next_checkpoint, take_up
 
@@ -344,7 +344,7 @@ class Replicas:
                 self._log("error", f"{name}-{index}: {error}")
 
     def _checkpoint(self) -> None:
-        """Write the checkpoint of high watermarks, if any moved; before the first replica is taken up the old one stays."""
+        """Write the checkpoint of high watermarks, if any has moved; without replicas the old one is kept."""
         reached = self.high_watermarks()
         if reached and reached != self._checkpointed:
             try:

@@ -1,8 +1,8 @@
 """Replication between this node and others: fetchers, and AlterPartition.
 
-As a follower: one fetcher for each broker that leads something this node follows, one request out at a time. As a leader:
-the ISRs that it proposes, carried to the active controller in one AlterPartition at a time, and the look every half of
-replica.lag.time.max.ms at who has fallen behind.
+As a follower: one fetcher for each broker that leads a followed partition, with one request in flight. As a leader: its ISR
+proposals, sent to the active controller in one AlterPartition at a time, and the check for lagging members every half of
+replica.lag.time.max.ms.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from reference.storage.errors import StorageError
 
 FETCH_PURPOSE, PROPOSAL_PURPOSE = "fetch", "isr"
 PROPOSE_AGAIN_MS = 50
-"""An AlterPartition that no controller took is sent again after this time (Kafka's AlterPartitionManager)."""
+"""The delay before an AlterPartition that no controller accepted is sent again (Kafka's AlterPartitionManager)."""
 
 FETCH_TIMEOUT_MS = 30_000
-"""replica.socket.timeout.ms' default."""
+"""The default of replica.socket.timeout.ms."""
 
 
 class Replication:
@@ -50,11 +50,11 @@ class Replication:
         self._ask_controller = ask_controller
         self._broker_epoch = broker_epoch
         self.accepted: Callable[[Partition, AlterPartitionResponse.PartitionData, TimestampMs], None] | None = None
-        """Called when a proposal is accepted, where no record of it follows."""
+        """Called when a proposal is accepted, if no record will follow."""
         self._settings = settings
         self._fetchers: dict[NodeId, Fetcher] = {}
         self._proposed: list[tuple[Partition, Proposal]] = []
-        """The proposals of the open AlterPartition."""
+        """The proposals of the AlterPartition in flight."""
         self._proposing: dict[Key, Partition] = {}
         """Partitions that may have a proposal to send."""
         self._propose_at: TimestampMs | None = None
@@ -64,7 +64,7 @@ class Replication:
     # ---- following
 
     def on_role(self, partition: Partition) -> None:
-        """A replica has a new role or leader epoch: ask its leader for it, and no other node."""
+        """Fetch a replica with a new role or leader epoch from its leader only."""
         leader = partition.state.leader if isinstance(partition.role, Following) else None
         for broker, fetcher in self._fetchers.items():
             if broker != leader:
@@ -79,7 +79,7 @@ class Replication:
 
     @property
     def waits(self) -> bool:
-        """Whether each fetcher has a request out: none of them has a deadline, nor anything to ask."""
+        """Whether each fetcher has a request in flight, so that none has a deadline or a request to send."""
         return all(fetcher.waits for fetcher in self._fetchers.values())
 
     def on_given_up(self, partition: Partition) -> None:
@@ -92,7 +92,7 @@ class Replication:
             fetcher.look_again(partition)
 
     def fetch(self, now: TimestampMs) -> None:
-        """Send what the fetchers have to ask."""
+        """Send the next requests of the fetchers."""
         for leader, fetcher in [*self._fetchers.items()]:
             fetcher.broker_epoch = self._broker_epoch()
             request = fetcher.next_request(now)
@@ -127,19 +127,19 @@ class Replication:
     # ---- the ISR
 
     def may_propose(self, partition: Partition) -> None:
-        """The partition's leader may have an ISR to propose."""
+        """Queue the partition's proposal, if it has one to send."""
         leading = partition.leading
         if leading is not None and leading.pending is not None and not leading.pending_is_sent:
             self._proposing[partition.key] = partition
 
     def shrink(self, now: TimestampMs) -> None:
-        """Propose to go on without members that lag."""
+        """Propose to remove lagging members from ISRs."""
         for partition in self._context.replicas.partitions.values():
             if partition.leading is not None and partition.leading.shrink_isr(now):
                 self.may_propose(partition)
 
     def propose(self, now: TimestampMs) -> None:
-        """Carry the proposals to the controller: one request at a time, each with all that there is."""
+        """Send the proposals to the controller: one request at a time, with all proposals."""
         if self._proposed or not self._proposing or (self._propose_at is not None and now < self._propose_at):
             return
         self._propose_at = None
@@ -174,7 +174,7 @@ class Replication:
         if error is ErrorCode.NONE:
             error = _known(result.error_code) if result is not None else ErrorCode.UNKNOWN_SERVER_ERROR
         accepted = result if error is ErrorCode.NONE else None
-        # Where leadership was lost meanwhile, this is None or the role of a later epoch, which does not know the proposal.
+        # After a loss of leadership, this is None or the role of a later epoch, which does not have the proposal.
         leading = partition.leading
         if leading is not None:
             leading.proposal_answered(proposal, error, now, _accepted_isr(accepted))
@@ -185,7 +185,7 @@ class Replication:
             if leading.pending is None:
                 leading.shrink_isr(now)
             if leading.pending == proposal and not leading.pending_is_sent:
-                # The same again, also where it was refused: a controller on this node answers before this returns.
+                # The same proposal again, also after a refusal: a controller on this node answers before this returns.
                 self._propose_at = now + PROPOSE_AGAIN_MS
         self.may_propose(partition)
         self._context.purgatories.wake(partition, now)
@@ -193,7 +193,7 @@ class Replication:
     # ---- time
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due."""
+        """Do the work that is due."""
         if now >= self._next_shrink:
             self._next_shrink = now + self._shrink_interval_ms
             self.shrink(now)
@@ -201,11 +201,11 @@ class Replication:
         self.fetch(now)
 
     def proposal_deadline(self) -> TimestampMs:
-        """When `propose` has something to send."""
+        """The time of `propose`'s next work."""
         return self._propose_at or AT_ONCE if self._proposing and not self._proposed else NEVER
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
-        """When `tick` has something else to do; None for never."""
+        """The times of `tick`'s other work; None for never."""
         yield self._next_shrink
         for fetcher in self._fetchers.values():
             yield fetcher.next_deadline()

@@ -1,4 +1,4 @@
-"""A request on its way through the node, and the ones that must wait."""
+"""Requests, their responses, and the purgatories of delayed requests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from reference.replication.partition import Partition
 
 @dataclass(slots=True)
 class Client:
-    """A connection as the node knows it."""
+    """A client's connection."""
 
     connection: ConnectionId
     host: str
     listener: str
     software: str = ""
     principal: str = ANONYMOUS
-    """`TYPE:NAME`. Of a forwarded request, host and principal are those of the client that the broker forwarded it for."""
+    """`TYPE:NAME`. For a forwarded request, host and principal are those of the original client."""
     sasl: SaslSession | None = None
     """Its authentication, on a listener with SASL."""
     by_token: bool = False
@@ -47,16 +47,17 @@ class Request:
     size: int = 0
     """Bytes of its frame."""
     amend: Callable[[Message], Message] | None = None
-    """What access control changes in the response (`access.Admission.amend`)."""
+    """Applies access control to the response (`access.Admission.amend`)."""
 
     def amended(self, response: Message) -> Message:
-        """The response as the client may get it; the same when it is asked for again."""
+        """The response after access control, which is applied once."""
         amend, self.amend = self.amend, None
         return response if amend is None else amend(response)
 
 
 class Throttling(Protocol):
-    """What counts for quotas (`quotas.Quotas`). Each gives for how many ms the connection is muted."""
+    """The interface to quotas (`quotas.Quotas`). Each method but `began` returns the milliseconds for which to mute the
+    connection."""
 
     def began(self, request: Request) -> None: ...
 
@@ -66,35 +67,35 @@ class Throttling(Protocol):
 
 
 class Responder:
-    """Answers requests: each answer is one effect."""
+    """Sends responses, each as one effect."""
 
     def __init__(self, emit: Callable[[Effect], None], quotas: Throttling | None = None) -> None:
         self._emit = emit
         self._quotas = quotas
 
     def began(self, request: Request) -> None:
-        """A request was read and is handled now."""
+        """Note a request that is being handled."""
         if self._quotas is not None:
             self._quotas.began(request)
 
     def respond(self, request: Request, response: Message) -> None:
-        """Answer a request; an answer to a connection that is gone lets go of its slices."""
+        """Send a response. The driver releases its file slices if the connection is closed."""
         response = request.amended(response)
         muted_ms = self._quotas.throttle(request, response) if self._quotas is not None else 0
         parts = encode_response(request.key, request.version, request.correlation_id, response)
         self._emit(Respond(request.client.connection, parts, muted_ms))
 
     def respond_raw(self, request: Request, parts: list[codec.Part], muted_ms: int = 0) -> None:
-        """Answer with an encoded frame."""
+        """Send an encoded response."""
         self._emit(Respond(request.client.connection, parts, muted_ms))
 
     def end_silently(self, request: Request) -> None:
-        """End a request that expects no answer (acks=0)."""
+        """End a request that has no response (acks=0)."""
         muted_ms = self._quotas.throttle_silent(request) if self._quotas is not None else 0
         self._emit(Respond(request.client.connection, None, muted_ms))
 
     def close(self, request: Request, reason: str) -> None:
-        """Close the request's connection without an answer."""
+        """Close the request's connection without a response."""
         self._emit(Close(request.client.connection, reason))
 
 
@@ -104,9 +105,9 @@ OPERATIONS = {
     "group": (*_OF_CONFIGS, Operation.READ, Operation.DELETE),
     "cluster": (*_OF_CONFIGS, Operation.CREATE, Operation.ALTER, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE),
 }
-"""The operations that a resource has: a client may do all of them where there is no authorizer (KIP-430)."""
+"""The operations of each resource type; without an authorizer a client may do all of them (KIP-430)."""
 AUTHORIZED_OPERATIONS = {kind: sum(1 << each for each in operations) for kind, operations in OPERATIONS.items()}
-"""The same as bits."""
+"""The same operations, as bits."""
 
 
 Key = tuple[TopicName, int]
@@ -114,26 +115,26 @@ Key = tuple[TopicName, int]
 
 
 class Parked(Protocol):
-    """A request that waits: for news of one of its partitions, or for its deadline."""
+    """A delayed request, which a change of one of its partitions or its deadline completes."""
 
     @property
     def connection(self) -> ConnectionId: ...
 
     @property
     def awaits_commits(self) -> bool:
-        """Whether it may be complete because more is committed; a follower waits for records alone."""
+        """Whether a higher high watermark may complete it; a follower's fetch only waits for records."""
         ...
 
     def try_complete(self, now: TimestampMs, key: Key) -> bool:
-        """A partition has changed: respond if the operation is complete now; True when it was."""
+        """After a change of a partition, respond if the request is complete; return whether it was."""
         ...
 
     def expire(self, now: TimestampMs) -> None:
-        """Answer with what there is: its time is over."""
+        """Respond at the deadline, with the present state."""
         ...
 
     def abandon(self) -> None:
-        """Its connection is closed: release what it holds."""
+        """Release its resources after its connection was closed."""
         ...
 
 
@@ -152,9 +153,9 @@ class _Waiting(Generic[P]):
 
 
 class Purgatory(Generic[P]):
-    """Requests that wait, by what they wait for and by deadline (DelayedOperationPurgatory).
+    """Delayed requests, by partition and by deadline (DelayedOperationPurgatory).
 
-    The order of completion is that of arrival, so that the same inputs give the same outputs.
+    They complete in the order of arrival, so that the same inputs have the same outputs.
     """
 
     def __init__(self) -> None:
@@ -165,14 +166,14 @@ class Purgatory(Generic[P]):
         self._internal = count(-2, -1)
 
     def internal(self) -> ConnectionId:
-        """An id that no connection has, for a step of the node itself that waits."""
+        """An id that no connection has, for a delayed step of the node itself."""
         return next(self._internal)
 
     def __len__(self) -> int:
         return len(self._by_connection)
 
     def park(self, parked: P, keys: Iterable[Key], deadline: TimestampMs) -> None:
-        """Keep a request; a connection has at most one, for its next is not read before."""
+        """Delay a request. A connection has at most one, because its next request is not read before."""
         assert parked.connection not in self._by_connection, "a connection has one request at a time"
         waiting = _Waiting(parked, [*keys], deadline, next(self._numbers))
         for key in waiting.keys:
@@ -181,15 +182,15 @@ class Purgatory(Generic[P]):
         heapq.heappush(self._deadlines, (deadline, waiting.number, waiting))
 
     def watch(self, connection: ConnectionId, key: Key) -> None:
-        """A request that is parked waits for one more partition."""
+        """Let a delayed request also wait for another partition."""
         waiting = self._by_connection[connection]
         waiting.keys.append(key)
         self._by_key.setdefault(key, {})[waiting.number] = waiting
 
     def wake(self, key: Key, now: TimestampMs, *, has_records: bool = True) -> None:
-        """There is news of a partition: the requests that wait for it look at it again, and at nothing else.
+        """Try the requests that wait for a changed partition.
 
-        `has_records` is False where its log, role and leader epoch are what they were, and more of it is committed.
+        `has_records` is False if only the high watermark has changed, and not the log, role and leader epoch.
         """
         watching = self._by_key.get(key)
         if watching:
@@ -204,7 +205,7 @@ class Purgatory(Generic[P]):
         waiting.is_looking = False
 
     def tick(self, now: TimestampMs) -> None:
-        """Answer what has waited long enough."""
+        """Complete the requests whose deadline has passed."""
         while self._deadlines and (self._deadlines[0][0] <= now or self._deadlines[0][2].done):
             waiting = heapq.heappop(self._deadlines)[2]
             if not waiting.done:
@@ -212,14 +213,14 @@ class Purgatory(Generic[P]):
                 waiting.parked.expire(now)
 
     def forget(self, connection: ConnectionId) -> None:
-        """A connection closed."""
+        """Drop the request of a closed connection."""
         waiting = self._by_connection.get(connection)
         if waiting is not None:
             self._remove(waiting)
             waiting.parked.abandon()
 
     def next_deadline(self) -> TimestampMs:
-        """When a request has waited long enough."""
+        """The earliest deadline."""
         deadlines = self._deadlines
         while deadlines and deadlines[0][2].done:
             heapq.heappop(deadlines)
@@ -237,26 +238,26 @@ class Purgatory(Generic[P]):
 
 
 class Purgatories:
-    """The requests of one node that wait for its partitions."""
+    """The delayed requests of one node."""
 
     def __init__(self) -> None:
         self.produces: Purgatory[Parked] = Purgatory()
-        """Produce, DeleteRecords, markers, and steps of coordinators: they wait for commits."""
+        """Produce, DeleteRecords, markers, and steps of coordinators: they wait for the high watermark."""
         self.fetches: Purgatory[Parked] = Purgatory()
         self.news: Callable[[Key], None] = lambda key: None
-        """Takes a partition that would be read with another result than before (`FetchSessions.news`)."""
+        """Takes a partition whose next read may return another result (`FetchSessions.news`)."""
 
     def wake(self, partition: Partition, now: TimestampMs) -> None:
-        """Records, high watermark, ISR, log start or role of a partition have changed."""
+        """Try the delayed requests after a change of a partition's records, high watermark, ISR, log start or role."""
         self.wake_fetches(partition.key, now)
         self.produces.wake(partition.key, now)
 
     def next_deadline(self) -> TimestampMs:
-        """When a request has waited long enough."""
+        """The earliest deadline."""
         return min(self.produces.next_deadline(), self.fetches.next_deadline())
 
     def wake_fetches(self, key: Key, now: TimestampMs, *, has_records: bool = True) -> None:
-        """The response to a fetch of the partition would be another now; `has_records` as for `Purgatory.wake`."""
+        """Try the delayed fetches of a partition after a change; `has_records` as for `Purgatory.wake`."""
         self.news(key)
         self.fetches.wake(key, now, has_records=has_records)
 
@@ -270,7 +271,7 @@ Part = TypeVar("Part", bound=OfPartition)
 
 
 class AwaitedParts(Generic[Part]):
-    """A request whose parts are decided partition by partition, and which is answered when all are."""
+    """A request with one result per partition, which is answered when all results are final."""
 
     awaits_commits = True
 
@@ -282,7 +283,7 @@ class AwaitedParts(Generic[Part]):
         expire: Callable[[Part], None],
         done: Callable[[TimestampMs], None],
     ) -> None:
-        """`is_decided` and `expire` put into a part of the response what it says; `done` sends the response."""
+        """`is_decided` and `expire` set the result of a part; `done` sends the response."""
         self.connection = connection
         self._parts: dict[Key, list[Part]] = {}
         for part in parts:
@@ -292,7 +293,7 @@ class AwaitedParts(Generic[Part]):
         self._done = done
 
     def begin(self, purgatory: Purgatory[Parked], deadline: TimestampMs, now: TimestampMs) -> None:
-        """Answer now, or when all is decided, or at the deadline."""
+        """Respond now if all results are final; otherwise when they are, or at the deadline."""
         for key in [*self._parts]:
             self._decide(key)
         if self._parts:

@@ -1,7 +1,7 @@
-"""SASL's mechanisms from the server's side: each takes a client's message and gives the answer to it.
+"""The server's side of SASL mechanisms: each takes a client's message and returns the answer.
 
-SCRAM is written out here, and not taken from the library that asks other nodes (scramp): it refuses salts below 12 bytes,
-which credentials of Kafka may have, and prepares user names (RFC 4013), which Kafka does not.
+SCRAM is implemented here, not by the library for connections to other nodes (scramp). That library refuses salts below 12
+bytes, which Kafka's credentials may have, and normalizes user names (RFC 4013), which Kafka does not.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ MIN_ITERATIONS = 4096
 
 NAMES = {number: name for name, number in SCRAM.items()}
 BY_TOKEN = "tokenauth=true"
-"""The extension of SCRAM's first message by which a client gives a delegation token's id for its name (KIP-48)."""
+"""The extension of SCRAM's first message with which the user name is a delegation token's id (KIP-48)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A delegation token, as SCRAM checks it."""
+    """A delegation token's data for SCRAM."""
 
     credential: UserScramCredentialRecord
     owner: str
-    """The principal that its bearer acts as."""
+    """The principal as which its bearer acts."""
     expires_at: TimestampMs
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What SCRAM is checked by. Each takes a name and a mechanism's number, and gives None where there is none."""
+    """Finds credentials by a name and a mechanism's number; each function returns None if there is none."""
 
     of_user: Callable[[str, int], UserScramCredentialRecord | None]
     of_token: Callable[[str, int], Token | None]
-    """By a token's id."""
+    """Takes a token's id."""
 
 
 class Refused(Exception):
-    """The client has not authenticated. `said` is what the client learns; None where that would say too much of users."""
+    """The authentication failed. `said` is the message for the client; None if it would reveal users."""
 
     def __init__(self, reason: str, said: str | None = None) -> None:
         super().__init__(reason)
@@ -59,19 +59,19 @@ class Mechanism(Protocol):
     """One exchange."""
 
     user: str | None
-    """Who has authenticated; None before the end."""
+    """The authenticated user; None before the end of the exchange."""
     by_token: bool
-    """Whether by a delegation token."""
+    """Whether the user authenticated by a delegation token."""
     expires_at: TimestampMs | None
-    """When what the client has shown ends; None for never."""
+    """The expiry time of the client's credential; None for never."""
 
     def answer(self, message: bytes, now: TimestampMs) -> bytes:
-        """Errors: Refused."""
+        """The answer to a client's message. Errors: Refused."""
         ...
 
 
 class Plain:
-    """PLAIN (RFC 4616), as org.apache.kafka.common.security.plain.internals.PlainSaslServer reads it."""
+    """PLAIN (RFC 4616), as in org.apache.kafka.common.security.plain.internals.PlainSaslServer."""
 
     def __init__(self, settings: SaslSettings) -> None:
         self._settings = settings
@@ -113,7 +113,7 @@ _FINAL = re.compile(
 
 @dataclass(slots=True)
 class _Begun:
-    """What the first two messages say, and the credential that the last one is judged by."""
+    """The contents of the first two messages, and the credential that verifies the last one."""
 
     header: str
     messages: str
@@ -187,7 +187,7 @@ class Scram:
 def credential(
     name: str, mechanism: int, salt: bytes, iterations: int, salted_password: bytes
 ) -> UserScramCredentialRecord:
-    """What verifies a password, and proves the server's knowledge of it (RFC 5802, section 3)."""
+    """A credential, which verifies a password and proves that the server knows it (RFC 5802, section 3)."""
     hash_name = HASHES[NAMES[mechanism]]
     client_key = hmac.digest(salted_password, b"Client Key", hash_name)
     return UserScramCredentialRecord(
@@ -202,9 +202,9 @@ def credential(
 
 @lru_cache(maxsize=1024)
 def token_credential(token_hmac: bytes, token_id: str, mechanism: int) -> UserScramCredentialRecord:
-    """A token's password is its HMAC in base64 (DelegationTokenManager.prepareScramCredentials).
+    """The credential of a token, whose password is its HMAC in base64 (DelegationTokenManager.prepareScramCredentials).
 
-    Kafka draws a salt; here it is the HMAC of the id, so that a credential is a function of the token.
+    Kafka uses a random salt; here it is the HMAC of the id, so that the credential depends only on the token.
     """
     hash_name = HASHES[NAMES[mechanism]]
     salt = hmac.digest(token_hmac, token_id.encode(), "sha256")
@@ -217,7 +217,7 @@ def _unescaped(name: str) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Errors: Refused."""
+    """The bytes of a base64 text. Errors: Refused."""
     try:
         return base64.b64decode(text, validate=True)
     except ValueError:
@@ -225,5 +225,5 @@ def _bytes(text: str) -> bytes:
 
 
 def new_mechanism(name: str, settings: SaslSettings, credentials: Credentials, nonce: str) -> Mechanism:
-    """A new exchange; `nonce` is the server's part, which is to be hard to guess."""
+    """A new exchange; `nonce` is the server's part, which must be unpredictable."""
     return Plain(settings) if name == PLAIN else Scram(name, credentials, nonce)

@@ -44,7 +44,7 @@ def _credentials(image: MetadataImage) -> Iterator[UserScramCredentialRecord]:
 def describe_user_scram_credentials(
     image: MetadataImage, request: Request, body: DescribeUserScramCredentialsRequest, now: TimestampMs
 ) -> DescribeUserScramCredentialsResponse:
-    """The mechanisms and iterations of each user's credentials; of all users where none is named."""
+    """The mechanisms and iterations of users' credentials; of all users if the request names none."""
     found: dict[str, list[DescribeUserScramCredentialsResponse.CredentialInfo]] = {}
     for record in _credentials(image):
         info = DescribeUserScramCredentialsResponse.CredentialInfo(
@@ -72,7 +72,7 @@ def _described(
 def alter_user_scram_credentials(
     controller: ActiveController, version: int, body: AlterUserScramCredentialsRequest, now: TimestampMs
 ) -> AlterUserScramCredentialsResponse:
-    """Set and delete credentials: of a password only what verifies it is kept, and a user is altered once in a request."""
+    """Set and delete credentials. No password is stored, and a user may be altered only once in a request."""
     results: dict[str, Result] = {}
     records: dict[str, Message] = {}
     for change in (*body.deletions, *body.upsertions):
@@ -93,7 +93,7 @@ def alter_user_scram_credentials(
 
 
 def _record(image: MetadataImage, change: Deletion | Upsertion) -> Message:
-    """Errors: KafkaError."""
+    """The record of one change. Errors: KafkaError."""
     if not change.name:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if change.mechanism not in NAMES:
@@ -105,7 +105,7 @@ def _record(image: MetadataImage, change: Deletion | Upsertion) -> Message:
     if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
         few = "few" if change.iterations < MIN_ITERATIONS else "many"
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few} iterations")
-    if not change.salted_password:  # the key of a HMAC, which Java refuses with an error of its own
+    if not change.salted_password:  # the key of an HMAC, for which Java refuses an empty one
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Empty salted password")
     return credential(
         change.name, change.mechanism, bytes(change.salt), change.iterations, bytes(change.salted_password)

@@ -1,4 +1,4 @@
-"""Topic administration: create, delete, grow, delete records. (TOP-*)"""
+"""Topic administration: create, delete and grow topics, and delete records. (TOP-*)"""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DeleteResultOfRecords = DeleteRecordsResponse.DeleteRecordsPartitionResult
 def create_topics(
     controller: ActiveController, version: int, body: CreateTopicsRequest, now: TimestampMs
 ) -> CreateTopicsResponse:
-    """Each topic has its own result; a name that occurs twice is refused in all its places (TOP-10, TOP-12)."""
+    """Create topics, each with its own result; a name that occurs twice is refused in all places (TOP-10, TOP-12)."""
     times = Counter(topic.name for topic in body.topics)
     results: dict[str, TopicResult] = {}
     partitions = sum(max(1, topic.num_partitions, len(topic.assignments)) for topic in body.topics)
@@ -93,7 +93,7 @@ def _create(
 def delete_topics(
     controller: ActiveController, version: int, body: DeleteTopicsRequest, now: TimestampMs
 ) -> DeleteTopicsResponse:
-    """Delete topics by name or, from version 6 on, by id (TOP-14 to TOP-16)."""
+    """Delete topics by name or, since version 6, by id (TOP-14 to TOP-16)."""
     if controller.configuration.broker("delete.topic.enable") is False:
         code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return DeleteTopicsResponse(
@@ -115,7 +115,7 @@ def _find(image: MetadataImage, wanted: TopicState) -> topics.TopicImage | Kafka
 
 
 def _key(wanted: TopicState, topic: topics.TopicImage | KafkaError) -> TopicId | tuple[TopicName | None, TopicId]:
-    """Equal for what means the same topic, be it by name or by id; for what is unknown, the words themselves."""
+    """A key that is equal for the same topic by name and by id; for an unknown topic, the request's own fields."""
     return (wanted.name, wanted.topic_id) if isinstance(topic, KafkaError) else topic.id
 
 
@@ -168,7 +168,7 @@ def create_partitions(
 def delete_records(
     context: Context, request: Request, body: DeleteRecordsRequest, now: TimestampMs
 ) -> DeleteRecordsResponse | None:
-    """Move the start of partitions up; the answer waits until all live replicas have followed (TOP-19, TOP-20)."""
+    """Advance the log start of partitions; the response waits for all live replicas (TOP-19, TOP-20)."""
     response = DeleteRecordsResponse()
     waiting: list[_Deletion] = []
     for topic in body.topics:
@@ -180,7 +180,7 @@ def delete_records(
             if deletion is not None:
                 waiting.append(deletion)
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    # respond, when all live replicas have followed
+    # respond when all live replicas have followed
     awaited = AwaitedParts(
         request.client.connection,
         waiting,
@@ -199,7 +199,7 @@ def _delete_records(
     result: DeleteResultOfRecords,
     now: TimestampMs,
 ) -> _Deletion | None:
-    """Delete here; gives what the replicas must follow, or fills in the refusal."""
+    """Delete records here; return the target that the replicas must reach, or None after setting the error."""
     try:
         partition = context.replicas.partition(topic, wanted.partition_index)
         if topic in topics.INTERNAL_TOPICS:

@@ -1,7 +1,7 @@
-"""The requests that a transactional producer puts to its coordinator. (TXN-01 to TXN-15)
+"""The requests of transactional producers to their coordinator. (TXN-01 to TXN-15)
 
-Each is decided by the coordinator that keeps the transactional id; what it decided is written, and answered when it is
-committed. A refusal changes nothing, and is answered at once.
+The coordinator of the transactional id decides each request. The response is sent when the decision's records are committed; a
+refusal changes nothing, and is sent at once.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from reference.protocol.messages.list_transactions import ListTransactionsReques
 from reference.protocol.primitives import TimestampMs, TransactionalId
 
 FIRST_VERSION_WITH_FENCED = {22: 4, 24: 2, 25: 2, 26: 2}
-"""From which version on an API's clients know PRODUCER_FENCED; before, it is INVALID_PRODUCER_EPOCH (TXN-06, TXN-08)."""
+"""API -> the first version with PRODUCER_FENCED; before, the error is INVALID_PRODUCER_EPOCH (TXN-06, TXN-08)."""
 FIRST_VERSION_OF_BROKERS = 4
-"""AddPartitionsToTxn: from here on it comes from partition leaders, for several transactions at once (KIP-890)."""
+"""The first version of AddPartitionsToTxn that partition leaders send, for several transactions at once (KIP-890)."""
 FIRST_END_WITH_BUMP = 5
-"""EndTxn: from here on each end raises the epoch (KIP-890)."""
+"""The first version of EndTxn in which each end raises the epoch (KIP-890)."""
 
 TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 PartitionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
@@ -40,7 +40,7 @@ TransactionResult = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 def init_producer_id(
     transactions: Transactions, request: Request, body: InitProducerIdRequest, now: TimestampMs
 ) -> InitProducerIdResponse | None:
-    """A session of a transactional id (TXN-01 to TXN-06)."""
+    """Begin a session of a transactional id (TXN-01 to TXN-06)."""
     id = body.transactional_id
     assert id is not None
     response = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
@@ -70,7 +70,7 @@ def init_producer_id(
 
 
 def _timeout(transactions: Transactions, body: InitProducerIdRequest) -> int:
-    """Errors: KafkaError for what no coordinator would grant."""
+    """The transaction timeout. Errors: KafkaError for a request that every coordinator refuses."""
     if not body.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     return transactions.settings.timeout_of(body.transaction_timeout_ms, body.enable2_pc, body.keep_prepared_txn)
@@ -79,7 +79,8 @@ def _timeout(transactions: Transactions, body: InitProducerIdRequest) -> int:
 def end_txn(
     transactions: Transactions, request: Request, body: EndTxnRequest, now: TimestampMs
 ) -> EndTxnResponse | None:
-    """Commit or abort (TXN-11 to TXN-14). It is answered when the outcome is committed; the markers follow."""
+    """Commit or abort a transaction (TXN-11 to TXN-14). The response is sent when the outcome is committed; the markers
+    follow."""
     response = EndTxnResponse()
     # decode
     version = TRANSACTION_VERSION_2 if request.version >= FIRST_END_WITH_BUMP else 0
@@ -104,7 +105,7 @@ def end_txn(
 def add_offsets_to_txn(
     transactions: Transactions, request: Request, body: AddOffsetsToTxnRequest, now: TimestampMs
 ) -> AddOffsetsToTxnResponse | None:
-    """The partition that keeps a group's offsets joins the transaction."""
+    """Add the partition of a group's offsets to the transaction."""
     response = AddOffsetsToTxnResponse()
     index = transactions.context.coordinators.index_of(OFFSETS_TOPIC, body.group_id)
     partition = TopicPartition(OFFSETS_TOPIC, index)
@@ -129,7 +130,7 @@ def _is_answered(
     refuse: Callable[[ErrorCode], None],
     now: TimestampMs,
 ) -> bool:
-    """Decide, write, and answer when it is committed; True where the response is sent at once, because it is an error."""
+    """Decide, write, and respond when the records are committed; True if the response is an error, to be sent at once."""
     try:
         if not id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -143,7 +144,7 @@ def _is_answered(
 
 
 def _known_to(request: Request, code: ErrorCode) -> ErrorCode:
-    """An error in words that the client's version has."""
+    """The error, replaced if the client's version does not have it."""
     if code is ErrorCode.PRODUCER_FENCED and request.version < FIRST_VERSION_WITH_FENCED[request.key]:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return code
@@ -155,7 +156,7 @@ def _known_to(request: Request, code: ErrorCode) -> ErrorCode:
 def add_partitions_to_txn(
     transactions: Transactions, request: Request, body: AddPartitionsToTxnRequest, now: TimestampMs
 ) -> AddPartitionsToTxnResponse | None:
-    """Partitions join a transaction: a client's request for one, a partition leader's for several (TXN-09, TXN-10)."""
+    """Add partitions to a transaction: a client's request has one transaction, a partition leader's several (TXN-09, TXN-10)."""
     if request.version < FIRST_VERSION_OF_BROKERS:
         _add_for_client(transactions, request, body, now)
         return None
@@ -273,7 +274,7 @@ def _describe(transactions: Transactions, id: TransactionalId) -> Described:
 def list_transactions(
     transactions: Transactions, request: Request, body: ListTransactionsRequest, now: TimestampMs
 ) -> ListTransactionsResponse:
-    """The transactional ids of this node that pass all filters; a filter that is empty lets everything pass."""
+    """The transactional ids of this node that match all filters; an empty filter matches all."""
     coordination = transactions.coordination
     if coordination.is_loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -1,4 +1,4 @@
-"""Before a transactional produce is appended: which batches open a transaction, and whether they may. (TXN-16 to TXN-18)"""
+"""Before a transactional produce: verifies the batches that open a transaction in a partition. (TXN-16 to TXN-18)"""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from reference.storage.errors import LogError
 from reference.storage.verification import NOT_REQUIRED, Guard
 
 FIRST_VERSION_THAT_ADDS = 12
-"""Produce: from here on the first batch adds its partition to the transaction (KIP-890)."""
+"""The first version of Produce in which the first batch adds its partition to the transaction (KIP-890)."""
 FIRST_VERSION_WITH_ABORTABLE = 11
 
 ATTRIBUTES_AT = 22
-"""The byte of a batch that holds the transactional flag."""
+"""The offset of the byte with the transactional flag in a batch."""
 
 Verdict = Guard | KafkaError | LogError | None
 """The guard for a batch's append, or the error for it."""
@@ -39,11 +39,11 @@ _UNVERIFIED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Errors that old clients would not retry; they receive NOT_ENOUGH_REPLICAS, which they retry (TXN-17)."""
+"""Errors that old clients would not retry: they are replaced by NOT_ENOUGH_REPLICAS (TXN-17)."""
 
 
 def has_transactional_batches(body: ProduceRequest) -> bool:
-    """Whether some batch says that it is part of a transaction."""
+    """Whether any batch has the transactional flag."""
     for topic in body.topic_data:
         for each in topic.partition_data:
             data = cast("Buffer | None", each.records)
@@ -62,9 +62,9 @@ def verify(
     now: TimestampMs,
     verified: Verified,
 ) -> None:
-    """Get the guard for each batch; `verified` is called with the result, perhaps before this returns.
+    """Get the guard for each batch; `verified` is called with the result, possibly before this returns.
 
-    Errors: KafkaError INVALID_PRODUCER_ID_MAPPING when the batches are of several producers.
+    Errors: KafkaError INVALID_PRODUCER_ID_MAPPING if the batches are of several producers.
     """
     batches = dict(_transactional(context.image, version, body))
     identities = {Identity(header.producer_id, header.producer_epoch) for header in batches.values()}
@@ -94,7 +94,7 @@ def verify(
 
 
 def operation_of(version: int, first_with_abortable: int, first_that_adds: int) -> Operation:
-    """How far a request's version allows verification."""
+    """The kind of verification that a request's version supports."""
     if version >= first_that_adds:
         return Operation.ADD
     return Operation.VERIFY if version >= first_with_abortable else Operation.VERIFY_OLD
@@ -143,7 +143,7 @@ def _refusal(code: ErrorCode, operation: Operation) -> KafkaError:
 
 
 def _keep_records(body: ProduceRequest) -> None:
-    """The frame will be gone when the answer comes."""
+    """Copy the records, because the frame is not valid any more when the coordinator answers."""
     for topic in body.topic_data:
         for each in topic.partition_data:
             if each.records is not None:

@@ -1,8 +1,8 @@
-"""The transaction coordinators on this node, and what they do by themselves. (TXN-*)
+"""The transaction coordinators on this node, and their own work. (TXN-*)
 
-A coordinator decides (`reference.coordinator.transaction_coordinator`); this module finds the one that keeps a transactional
-id, writes its decisions, and sees to it that what is prepared is carried out: as soon as the outcome is committed, and not
-before, markers are sent (`markers`), and when all are written, the transaction is complete.
+A coordinator decides (`reference.coordinator.transaction_coordinator`). This module finds the coordinator of a transactional
+id, writes its decisions, and carries out prepared transactions. When the outcome is committed, and not before, markers are
+sent (`markers`). When all of them are written, the transaction is complete.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Transactions:
         write_here: WriteHere,
         trace: Trace | None = None,
     ) -> None:
-        """`write_here` writes markers into this broker's partitions."""
+        """`write_here` writes markers to this broker's partitions."""
         self.context = context
         self._next_producer_id = next_producer_id
         self._trace = trace
@@ -66,9 +66,9 @@ class Transactions:
         self.markers = Markers(context, brokers, write_here, self.coordination)
         self._abort_interval_ms = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._expiry_interval_ms = integer("transaction.remove.expired.transaction.cleanup.interval.ms")
-        self._next_abort = self._next_expiry = NEVER  # no coordinator was ever here
+        self._next_abort = self._next_expiry = NEVER  # this node has never been a coordinator
         self._has_news = False
-        """Whether something may have been prepared."""
+        """Whether a transaction may have been prepared."""
 
     def _new_coordinator(self, index: int, epoch: LeaderEpoch) -> TransactionCoordinator:
         return TransactionCoordinator(
@@ -81,7 +81,7 @@ class Transactions:
         )
 
     def version(self) -> int:
-        """The cluster's finalized transaction.version; 0 where there is none."""
+        """The cluster's finalized transaction.version; 0 if there is none."""
         return self.context.image.features.get(FEATURE, 0)
 
     # ---- deciding
@@ -104,7 +104,7 @@ class Transactions:
     ) -> None:
         """Add partitions to a transaction; `answered` gets the verdict of each when it is committed (TXN-09, TXN-10).
 
-        `forbidden` are topics that who asks may not write to.
+        `forbidden` has the topics to which the requester may not write.
         """
         wanted = frozenset(partitions)
 
@@ -122,7 +122,7 @@ class Transactions:
         now: TimestampMs,
         answered: Answered,
     ) -> None:
-        """Ask whether partitions are in a transaction (TXN-16)."""
+        """Verify that partitions are in a transaction (TXN-16)."""
         wanted = frozenset(partitions)
         self._settle(
             id, wanted, lambda index, coordinator: coordinator.verify_partitions(id, identity, wanted), now, answered
@@ -138,7 +138,7 @@ class Transactions:
         forbidden: Container[TopicName] = (),
     ) -> None:
         access = {each: self._access(each, forbidden) for each in partitions}
-        if any(access.values()):  # where there is one that cannot be written to, none is added (TXN-09)
+        if any(access.values()):  # if one partition is refused, none is added (TXN-09)
             answered({each: code or ErrorCode.OPERATION_NOT_ATTEMPTED for each, code in access.items()}, now)
             return
         try:
@@ -165,7 +165,7 @@ class Transactions:
     # ---- by itself
 
     def on_role(self, partition: Partition, now: TimestampMs) -> None:
-        """A replica of `__transaction_state` leads or follows again."""
+        """Begin a new leader epoch of a replica of `__transaction_state`."""
         self.coordination.on_role(partition, now)
         self._has_news = True
         if self._next_abort == NEVER:
@@ -173,7 +173,7 @@ class Transactions:
             self._next_expiry = now + self._expiry_interval_ms
 
     def advance(self, now: TimestampMs) -> None:
-        """Go on with what is prepared; to be called whenever something may have been."""
+        """Continue with prepared transactions; to be called after one may have been prepared."""
         if self.coordination.has_to_load:
             self.coordination.load(now)
             self._has_news = True
@@ -187,7 +187,7 @@ class Transactions:
     def _carry_out(
         self, index: int, coordinator: TransactionCoordinator, id: TransactionalId, now: TimestampMs
     ) -> None:
-        """Send markers once the outcome is committed: before, another coordinator might decide otherwise."""
+        """Send markers once the outcome is committed: before, another coordinator may decide differently."""
 
         def outcome(error: ErrorCode, then: TimestampMs) -> None:
             if error is ErrorCode.NONE:
@@ -199,7 +199,7 @@ class Transactions:
             self.coordination.when_committed(index, now, outcome)
 
     def tick(self, now: TimestampMs) -> None:
-        """Abort what is open for too long, forget unused ids, and go on."""
+        """Abort transactions that timed out, remove unused ids, and continue with prepared transactions."""
         if now >= self._next_abort:
             self._next_abort = now + self._abort_interval_ms
             self._abort_timed_out(now)
@@ -226,12 +226,12 @@ class Transactions:
                 self.context.log("warning", f"transactional ids of partition {index} are kept: {error.code.name}")
 
     def next_deadline(self) -> TimestampMs:
-        """When `tick` has something to do next."""
+        """The time of the next work for `tick`."""
         if self.coordination.has_to_load or self._has_news:
             return AT_ONCE
         return min(self._next_abort, self._next_expiry, self.markers.next_deadline())
 
 
 def after_append(error: ErrorCode) -> ErrorCode:
-    """The error when a decision was written and is not committed in time: clients retry."""
+    """The error if a decision's records were not committed in time: clients retry."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.REQUEST_TIMED_OUT else error

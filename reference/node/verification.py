@@ -1,8 +1,8 @@
-"""Asking the transaction's coordinator before a partition takes its first batch of a transaction. (TXN-16 to TXN-18)
+"""Verifies a transaction with its coordinator before a partition's first batch of it. (TXN-16 to TXN-18)
 
-Clients of before KIP-890 have added the partition themselves, and the coordinator only confirms it; for later ones the
-question adds it. The questions to a broker stand in a line of their own, and one request at a time takes what stands in it,
-each transactional id once. That the coordinator still completes the transaction before is waited out for a short while.
+Clients from before KIP-890 have added the partition themselves, and the coordinator only confirms it. For later clients the
+request adds it. Requests are batched per broker, with at most one in flight, and each transactional id once in it. While the
+coordinator completes the previous transaction, the request is retried for a short time.
 
 Source: KIP-890; org.apache.kafka `AddPartitionsToTxnManager`, `ReplicaManager` of 4.3.1.
 """
@@ -32,7 +32,7 @@ AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 
 class Operation(Enum):
-    """How far a client's request version allows verification."""
+    """The kind of verification that a client's request version supports."""
 
     VERIFY_OLD = "INVALID_TXN_STATE says that the partition is not in the transaction"
     VERIFY = "TRANSACTION_ABORTABLE says it"
@@ -47,18 +47,18 @@ class _Question:
     operation: Operation
     answered: Answered
     patience_ends: TimestampMs
-    """Until then CONCURRENT_TRANSACTIONS is waited out."""
+    """The time until which CONCURRENT_TRANSACTIONS is retried."""
 
     def all(self, code: ErrorCode) -> Verdicts:
         return dict.fromkeys(self.partitions, code)
 
 
 class Verification:
-    """Requests of this node's partitions to transaction coordinators."""
+    """Verification requests of this node's partitions to transaction coordinators."""
 
     def __init__(self, context: Context, brokers: Brokers, transactions: Transactions) -> None:
         self.asks_others = True
-        """False beside brokers of 2.8, which cannot be asked: as in Kafka, what they coordinate is then not verified."""
+        """False with brokers of 2.8, which do not support it: as in Kafka, their transactions are then not verified."""
         self._context = context
         self._brokers = brokers
         self._transactions = transactions
@@ -68,13 +68,13 @@ class Verification:
         self._patience_ms = integer("add.partitions.to.txn.retry.backoff.max.ms")
         self._lines: dict[NodeId, list[_Question]] = {}
         self._asked: set[NodeId] = set()
-        """Brokers that owe an answer."""
+        """Brokers with a request in flight."""
         self._again: list[tuple[TimestampMs, int, _Question]] = []
         self._numbers = count()
 
     @property
     def is_enabled(self) -> bool:
-        """transaction.partition.verification.enable; adding partitions does not depend on it."""
+        """transaction.partition.verification.enable; it does not affect adding partitions."""
         return self._context.configuration.broker("transaction.partition.verification.enable") is True
 
     def ask(
@@ -86,11 +86,11 @@ class Verification:
         now: TimestampMs,
         answered: Answered,
     ) -> None:
-        """Put a question; `answered` gets a verdict for each partition, perhaps before this returns."""
+        """Send a request; `answered` gets an error code per partition, possibly before this returns."""
         self._put(_Question(id, identity, partitions, operation, answered, now + self._patience_ms), now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Ask again what was to be waited out."""
+        """Retry the requests that are due."""
         while self._again and self._again[0][0] <= now:
             self._put(heapq.heappop(self._again)[2], now)
 
@@ -147,7 +147,7 @@ class Verification:
         self._brokers.ask(broker, PURPOSE, body, self._timeout_ms, answered, now)
 
     def _take(self, question: _Question, verdicts: Verdicts, now: TimestampMs) -> None:
-        """Pass the results on, or ask again after a pause while the coordinator answers CONCURRENT_TRANSACTIONS."""
+        """Pass the results on, or retry after a pause while the coordinator answers CONCURRENT_TRANSACTIONS."""
         waits = question.operation is Operation.ADD and now < question.patience_ends
         if waits and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values():
             heapq.heappush(self._again, (now + self._retry_ms, next(self._numbers), question))
@@ -187,7 +187,7 @@ def _verdicts(answer: AddPartitionsToTxnResponse) -> dict[TransactionalId, dict[
 
 
 def _reported(code: ErrorCode, operation: Operation) -> ErrorCode:
-    """The coordinator's verdict in words that the client's version has."""
+    """The coordinator's error, replaced if the client's version does not have it."""
     if code is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and operation is Operation.VERIFY_OLD:

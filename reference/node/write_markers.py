@@ -1,7 +1,7 @@
-"""WriteTxnMarkers: a partition takes the end of a transaction, and answers when every in-sync replica has it. (TXV-04)
+"""WriteTxnMarkers: appends a transaction's marker, and answers when every in-sync replica has it. (TXV-04)
 
-The partition fences by the coordinator's epoch and the producer's; a marker that is there already is written once more, and
-ends nothing. In `__consumer_offsets` the marker also decides on the offsets that were committed within the transaction.
+The partition checks the epochs of coordinator and producer. A marker that exists already is appended again, without effect. In
+`__consumer_offsets` the marker also commits or drops the offsets of the transaction.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MarkerWritten = Callable[[Partition, tuple[ProducerId, ProducerEpoch], bool], No
 def write_txn_markers(
     context: Context, marker_written: MarkerWritten, request: Request, body: WriteTxnMarkersRequest, now: TimestampMs
 ) -> None:
-    """Another node's coordinator asks; an operator may, to end a hanging transaction (KIP-664)."""
+    """Write markers for another node's coordinator, or for an operator who ends a hanging transaction (KIP-664)."""
     connection = request.client.connection
     _write(
         context,
@@ -61,7 +61,7 @@ def write_txn_markers(
 def write_markers_here(
     context: Context, marker_written: MarkerWritten, body: WriteTxnMarkersRequest, now: TimestampMs, answered: Answered
 ) -> None:
-    """The same for a coordinator on this node."""
+    """Write markers for a coordinator on this node."""
     _write(context, marker_written, context.purgatories.produces.internal(), body, now, answered)
 
 

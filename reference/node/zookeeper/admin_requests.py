@@ -1,9 +1,9 @@
-"""What tools up to 2.8 ask for by znodes: /admin/reassign_partitions and /admin/preferred_replica_election.
+"""Requests that tools up to 2.8 write as znodes: /admin/reassign_partitions and /admin/preferred_replica_election.
 
-The controller reads both when it begins, and again whenever they change. What they ask for is decided as the same request of the
-protocol would be; how far it has come is seen from the controller's image alone, so a later controller goes on with it. An entry
-of the first leaves its znode when the partition is reassigned, or cannot be, or another request has changed its target; the
-second is deleted after one attempt at each partition.
+The controller reads both when it begins, and after each change. It decides them like the same requests of the protocol. Their
+progress is visible in the controller's image alone, so a later controller continues. An entry of the first is removed when the
+partition is reassigned or cannot be, or when another request has changed its target. The second znode is deleted after one
+attempt at each partition.
 Source: KafkaController.processZkPartitionReassignment, maybeRemoveFromZkReassignment and onReplicaElection of Apache Kafka 3.9.2.
 Unlike Kafka, a list without replicas is refused, and a znode of another shape than Kafka's does not stop the controller.
 """
@@ -32,12 +32,12 @@ from reference.zookeeper.operations import ANY_VERSION, Code, Delete, GetData, R
 from reference.zookeeper.session import OnWatch, Session
 
 Partitions = dict[Key, list[NodeId]]
-"""Partitions, and of a reassignment the wanted replicas."""
+"""Partitions, with the wanted replicas of a reassignment."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """A znode as it was read last."""
+    """A znode at its last read."""
 
     partitions: Partitions = field(default_factory=dict[Key, list[NodeId]])
     version: ZnodeVersion = ANY_VERSION
@@ -45,7 +45,7 @@ class _Asked:
 
 
 class AdminRequests:
-    """The two znodes, and what this controller has done about them."""
+    """The two znodes, and this controller's work on them."""
 
     def __init__(self, writer: Writer, session: Session, configuration: Configuration, log: Logger) -> None:
         self.changed: Callable[[TimestampMs], None] = lambda now: None
@@ -58,14 +58,14 @@ class AdminRequests:
         self._reassignments = _Asked()
         self._elections = _Asked()
         self._begun: Partitions = {}
-        """Reassignments that were decided on, the refused ones too."""
+        """Reassignments that were decided, including refused ones."""
         self._reads = 0
-        """Answers that have not come; until then what is known here may be old."""
+        """The number of reads in flight; until they are answered the state here may be old."""
 
     # ---- what is asked for
 
     def read(self, now: TimestampMs) -> None:
-        """A term begins: nothing of before counts."""
+        """Begin a term without any former state."""
         self._reassignments, self._elections, self._begun = _Asked(), _Asked(), {}
         self._read_reassignments(now)
         self._read_elections(now)
@@ -94,7 +94,7 @@ class AdminRequests:
             self._session.ask(GetData(path, watch=True), read, now, watch)
 
     def _decoded(self, path: str, result: Result) -> _Asked:
-        """Damaged data ask for nothing, as in Kafka."""
+        """The content of a znode; a damaged one has no entries, as in Kafka."""
         if result.code == Code.NO_NODE:
             return _Asked()
         partitions: Partitions = {}
@@ -110,11 +110,11 @@ class AdminRequests:
 
     @property
     def awaits_reassignments(self) -> bool:
-        """Whether any change of a partition may end one."""
+        """Whether a change of any partition may end a reassignment."""
         return bool(self._reassignments.partitions)
 
     def next_step(self, deleting: Collection[TopicName], now: TimestampMs) -> Step | None:
-        """What comes next; nothing of topics that are being deleted."""
+        """The next step, without topics that are being deleted."""
         if self._reads:
             return None
         return self._begin_reassignments(deleting) or self._end_reassignments(now) or self._elect(deleting, now)
@@ -143,7 +143,7 @@ class AdminRequests:
         return (decision.records, "Reassign") if decision.records else None
 
     def _end_reassignments(self, now: TimestampMs) -> Step | None:
-        """Take out of the znode what is not under way any more."""
+        """Remove the entries of reassignments that are no longer ongoing from the znode."""
         over = [key for key, wanted in self._reassignments.partitions.items() if not self._is_under_way(key, wanted)]
         return self._remove(over, now)
 
@@ -154,11 +154,11 @@ class AdminRequests:
         return [each for each in partition.replicas if each not in partition.removing_replicas] == wanted
 
     def withdraw(self, keys: Iterable[Key], now: TimestampMs) -> None:
-        """Partitions that a request of the protocol gives another target, before that is written: the latest request counts."""
+        """Remove the entries of partitions to which a request of the protocol gives another target, before that is written."""
         self._remove([key for key in keys if key in self._reassignments.partitions], now)
 
     def _remove(self, keys: Collection[Key], now: TimestampMs) -> Step | None:
-        """Errors: the term ends if the znode is not what was read."""
+        """Remove entries from the znode. If the znode has changed since it was read, the term ends."""
         if not keys:
             return None
         asked = self._reassignments
@@ -174,7 +174,7 @@ class AdminRequests:
         return [], "EndReassignment"
 
     def _elect(self, deleting: Collection[TopicName], now: TimestampMs) -> Step | None:
-        """One attempt at each partition; the znode goes in any case."""
+        """Elect once for each partition, and delete the znode in any case."""
         asked, wanted = self._elections, self._elections.partitions
         if not asked.is_there:
             return None
@@ -197,7 +197,7 @@ class AdminRequests:
 
 
 def begun(response: AlterPartitionReassignmentsResponse) -> list[Key]:
-    """The partitions that a request of the protocol has changed the target of."""
+    """The partitions whose target a request of the protocol has changed."""
     return [
         (topic.name, each.partition_index)
         for topic in response.responses

@@ -1,4 +1,4 @@
-"""The APIs of a broker in the coordination by ZooKeeper: as of Apache Kafka 3.9.2, as far as they are served here."""
+"""The APIs of a broker with ZooKeeper: those of Apache Kafka 3.9.2 that are supported here."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ LISTENER = "zkBroker"
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 ORDERS = frozenset({LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA})
 LOWEST_ORDERS = {LEADER_AND_ISR: 5, STOP_REPLICA: 3, UPDATE_METADATA: 7}
-"""The versions of inter-broker protocol 2.8: earlier ones have no topic ids."""
+"""The lowest versions are those of inter-broker protocol 2.8: earlier ones have no topic ids."""
 
 FOR_THE_CONTROLLER = frozenset({CONTROLLED_SHUTDOWN, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS})
-"""What brokers ask of the controller, and of no other broker."""
+"""APIs that brokers send only to the controller."""
 
 
 def shut_down_controlled(
     controller: ActiveController, version: int, body: ControlledShutdownRequest, now: TimestampMs
 ) -> Message:
-    """A broker asks leave to stop: others lead in its place, as far as there are others in sync."""
+    """A broker's controlled shutdown: other in-sync replicas become leaders, if there are any."""
     image, broker = controller.image, body.broker_id
     if body.broker_epoch >= 0:
         check_broker_epoch(image, broker, body.broker_epoch)
@@ -84,7 +84,7 @@ def shut_down_controlled(
 NOT_READ = frozenset(
     {DESCRIBE_ACLS, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_DELEGATION_TOKEN, DESCRIBE_USER_SCRAM_CREDENTIALS}
 )
-"""Kafka keeps these in znodes that are not read here: an answer would say that there are none."""
+"""Kafka keeps these in znodes that are not read here, so a response would wrongly have none."""
 
 DECIDED: dict[int, Decide] = {
     **{

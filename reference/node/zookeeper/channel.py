@@ -1,7 +1,7 @@
-"""The way to the controller, which is one of the brokers.
+"""Sends requests to the controller, which is one of the brokers.
 
-A broker's own questions go to it on channels for their purposes. What clients ask of the controller is carried to it, too, where
-Kafka's brokers answer NOT_CONTROLLER from most APIs: a client that asks the controller itself sees no difference.
+A broker's own requests use channels for their purposes. Clients' requests for the controller are forwarded too, where Kafka's
+brokers answer most APIs with NOT_CONTROLLER: a client of the controller itself sees no difference.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMEOUT_MS = 30_000
 
 @dataclass(slots=True)
 class _Carried:
-    """A client's request on its way."""
+    """A client's request that is being forwarded."""
 
     request: Request
     body: Message
@@ -54,19 +54,19 @@ class ZooKeeperChannel:
     ) -> None:
         self.controller = controller
         self.blocks: ProducerBlocks | None = None
-        """Where producer ids come from, if not from the controller."""
+        """The source of producer ids; None for the controller."""
         self._node = node
         self._brokers = brokers
         self._controller_id = controller_id
         self._peers = peers
         self._controller_epoch = controller_epoch
         self._followed: tuple[NodeId, LeaderEpoch] = (NO_NODE, NO_EPOCH)
-        """The controller and its epoch when channels to it were opened."""
+        """The controller and its epoch when the channels were opened."""
         self._responder = responder
         self._waiting: list[_Carried] = []
 
     def ask(self, purpose: str, body: Message, answered: Answered, now: TimestampMs) -> None:
-        """Ask the controller; None is the answer where there is none."""
+        """Send a request to the controller; the answer is None if there is none."""
         controller = self._controller_id()
         if self.blocks is not None and isinstance(body, AllocateProducerIdsRequest):
             self.blocks.ask(answered, now)
@@ -79,7 +79,7 @@ class ZooKeeperChannel:
             answered(None, now)
 
     def follow(self, now: TimestampMs) -> None:
-        """When another broker is the controller, what the former one was asked is asked again."""
+        """After a change of the controller, fail the open requests to the former one, so that they are sent again."""
         followed = self._controller_id(), self._controller_epoch()
         if followed == self._followed:
             return
@@ -90,7 +90,7 @@ class ZooKeeperChannel:
                     self._peers.hang_up(former, purpose, now)
 
     def decide_or_refuse(self, request: Request, body: Message, now: TimestampMs) -> None:
-        """Answer what only the controller may be asked: with NOT_CONTROLLER where another broker is it."""
+        """Answer a request that only the controller handles, with NOT_CONTROLLER if another broker is the controller."""
 
         def refuse(then: TimestampMs) -> None:
             self._responder.respond(request, refusal(request.key, request.version, body, ErrorCode.NOT_CONTROLLER))
@@ -98,11 +98,11 @@ class ZooKeeperChannel:
         self._decide(request, body, refuse, now) if self.controller.is_active else refuse(now)
 
     def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None:
-        """Answer a client's request, from here or from the controller."""
+        """Answer a client's request, by this node or the controller."""
         self._send(_Carried(request, body, TimestampMs(now + TIMEOUT_MS), now), now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Try again what is due."""
+        """Retry the requests that are due."""
         due = [carried for carried in self._waiting if carried.next_try <= now]
         self._waiting = [carried for carried in self._waiting if carried.next_try > now]
         for carried in due:
@@ -141,7 +141,7 @@ class ZooKeeperChannel:
 
 
 def _in_newest_form(body: Message) -> Message:
-    """The request as the newest version has it, in which it is carried: DeleteTopics names topics in another place there."""
+    """The request in the newest version's fields, for forwarding: DeleteTopics has topics in another field there."""
     if isinstance(body, DeleteTopicsRequest) and body.topic_names:
         topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in body.topic_names]
         return DeleteTopicsRequest(topics=topics, timeout_ms=body.timeout_ms)
@@ -149,7 +149,7 @@ def _in_newest_form(body: Message) -> Message:
 
 
 def _is_not_controller(answer: Message) -> bool:
-    """Whether the broker that was asked is the controller no more: by the response's error, or that of its first item."""
+    """Whether the broker is no longer the controller, by the response's error or that of its first item."""
     code = getattr(answer, "error_code", None)
     if code is None:
         items = next(

@@ -1,8 +1,8 @@
-"""The controller in the coordination by ZooKeeper: what it reads, decides by itself, and sends the brokers.
+"""The controller with ZooKeeper: what it reads, its own decisions, and its requests to brokers.
 
-Requests are decided as by the active controller of a quorum, by the same functions on the controller's image. What a quorum's
-controller learns by heartbeats comes from watches here: registrations that appear and vanish. Each such change is a decision of
-its own (`_next_step`), made until nothing is left to do; so a new controller also ends what a former one left half done.
+Requests are decided as by a quorum's active controller, by the same functions, on the controller's image. Watches replace
+heartbeats: registrations appear and disappear. Each such change is a decision of its own (`_next_step`), made until nothing is
+left to do. So a new controller also completes the unfinished work of a former one.
 Source: kafka.controller.KafkaController of Apache Kafka 3.9.2, TopicDeletionManager.
 """
 
@@ -61,14 +61,14 @@ class ZooKeeperController(ActiveController):
         requests: ControllerRequests,
         trace: Trace | None,
     ) -> None:
-        """`configuration` is on the controller's own image."""
+        """`configuration` uses the controller's own image."""
         super().__init__(writer, configuration, identity, chance, handlers)
         session, log = writer.session, requests.log
         self.requests = requests
         self.read_configs: ReadConfigs = lambda topics, now: None
-        """Reads the settings of topics made by others."""
+        """Reads the settings of topics that other clients created."""
         self.reload: Callable[[TimestampMs], None] = lambda now: None
-        """Read /controller again, and then everything."""
+        """Reads /controller again, and then all other znodes."""
         self._writer = writer
         self._session = session
         self._reader = Reader(session, self._topic_changed, log)
@@ -76,21 +76,21 @@ class ZooKeeperController(ActiveController):
         self._trace = trace
         self._loading: tuple[LeaderEpoch, ZnodeVersion] | None = None
         self._changed_while_loading: dict[OnWatch, None] = {}
-        """Watches that were triggered since everything began to be read: what they are of is read again in the end."""
+        """Watches that fired while the znodes were being read: they are handled at the end."""
         self._read_in: tuple[LeaderEpoch, int] | None = None
-        """The controller epoch, and the connection, in which everything was read last."""
+        """The controller epoch and the connection of the last full read."""
         self._live: list[LiveBroker] = []
-        """The brokers that are registered, as they were read last."""
+        """The registered brokers at the last read."""
         self._stateless: dict[Key, list[NodeId]] = {}
-        """Partitions without a state, and their replicas."""
+        """Partitions without a state znode, and their replicas."""
         self._former: dict[NodeId, set[Key]] = {}
-        """Brokers that were in sync in an earlier incarnation, and where."""
+        """Brokers that were in ISRs in an earlier incarnation, with the partitions."""
         self._deleting: dict[TopicName, set[tuple[NodeId, Key]]] = {}
-        """Topics that are being deleted, and the replicas that are gone already."""
+        """Topics that are being deleted, with the replicas that are removed already."""
         self._ordered: set[TopicName] = set()
-        """Topics that are to be deleted."""
+        """Topics that must be deleted."""
         self._held: list[tuple[TimestampMs, DeleteTopicsResponse, Answer]] = []
-        """Answers that wait until their topics are gone."""
+        """Responses that wait for the deletion of their topics."""
         self._is_stepping = False
         self._admin = AdminRequests(writer, session, configuration, log)
         self._admin.changed = self._step_on
@@ -106,7 +106,7 @@ class ZooKeeperController(ActiveController):
     # ---- whether
 
     def won(self, epoch: LeaderEpoch, version: ZnodeVersion, is_new: bool, now: TimestampMs) -> None:
-        """This broker is the controller in this epoch: read everything, unless that is done in this connection."""
+        """Begin as the controller of this epoch: read all znodes, unless that was done on this connection."""
         is_read = self._writer.is_ready or self._loading is not None
         if is_read and self._read_in == (epoch, self._session.connections):
             return
@@ -129,7 +129,7 @@ class ZooKeeperController(ActiveController):
         self._reader.read_all(self._brokers_changed, self._topics_changed, loaded, now)
 
     def resign(self, now: TimestampMs) -> None:
-        """Another broker is the controller, or this one's session is over: everything in flight is dropped."""
+        """Stop being the controller, after another broker became it or the session ended; drop everything in flight."""
         self._loading = None
         if self._writer.is_ready or self.requests.controller_epoch >= 0:
             self._log("info", f"is no controller any more, after controller epoch {self.requests.controller_epoch}")
@@ -143,7 +143,7 @@ class ZooKeeperController(ActiveController):
         self.advance(now)
 
     def _failed(self, is_deposed: bool, now: TimestampMs) -> None:
-        """A write was refused or not answered. What is true is read again, once it can be."""
+        """Handle a write that was refused or not answered: resign, or read all znodes again."""
         if is_deposed:
             self.resign(now)
             return
@@ -192,7 +192,7 @@ class ZooKeeperController(ActiveController):
         self._reader.read_brokers(self._brokers_changed, read, now)
 
     def _topics_changed(self, now: TimestampMs) -> None:
-        """Topics that others made, as kafka-topics does it with --zookeeper."""
+        """Add topics that others created, as kafka-topics with --zookeeper does."""
         if self._loading is not None:
             self._changed_while_loading[self._topics_changed] = None
             return
@@ -221,7 +221,7 @@ class ZooKeeperController(ActiveController):
         self._step_on(now)
 
     def _topic_changed(self, name: TopicName, now: TimestampMs) -> None:
-        """Others may have added partitions, as kafka-topics does it with --zookeeper."""
+        """Add partitions that others created, as kafka-topics with --zookeeper does."""
         if self._loading is not None:
             self._changed_while_loading[partial(self._topic_changed, name)] = None
         elif self._writer.is_ready:
@@ -229,7 +229,7 @@ class ZooKeeperController(ActiveController):
             self._reader.read_topics([name], found, lambda then: self._take_partitions(found, then), now)
 
     def _take_partitions(self, found: Found, now: TimestampMs) -> None:
-        """Those without a state, of topics that are known."""
+        """Add the new partitions without a state, of known topics."""
         for name, index in found.without_state():
             topic = self.image.topics.get(name)
             if topic is not None and index not in topic.partitions and name not in self._ordered:
@@ -248,7 +248,7 @@ class ZooKeeperController(ActiveController):
     # ---- deciding
 
     def alter_partition(self, version: int, body: AlterPartitionRequest, now: TimestampMs) -> Message:
-        """A leader's proposal begins no leader epoch: the leader learns by the response what was written."""
+        """Decide a leader's proposal. It begins no leader epoch, because the response reports the new state to the leader."""
         with_ids(version, body, self.image.topic_id)
         decision = alter_partition(self.image, self.configuration, body)
         super()._append_batches(decision.records, now)
@@ -267,7 +267,7 @@ class ZooKeeperController(ActiveController):
         return self._made(decision, now)
 
     def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:
-        """Each change of the controller's own begins a leader epoch: brokers ignore LeaderAndIsr of the epoch that they act in.
+        """Let each of the controller's own changes begin a leader epoch: brokers ignore LeaderAndIsr of their present epoch.
 
         Source: LeaderAndIsr.newLeaderAndIsr and newEpoch; ReplicaManager.becomeLeaderOrFollower of Apache Kafka 3.9.2.
         """
@@ -278,7 +278,7 @@ class ZooKeeperController(ActiveController):
         super()._append_batches(records, now)
 
     def append(self, records: Sequence[Message], now: TimestampMs) -> None:
-        """As of a quorum's controller; a topic is not removed at once, but an order to delete it is written (TOP-14)."""
+        """As the quorum's controller; but a topic is not removed at once, an order to delete it is written instead (TOP-14)."""
         removed = [record for record in records if isinstance(record, RemoveTopicRecord)]
         if not removed:
             super().append(records, now)
@@ -289,11 +289,11 @@ class ZooKeeperController(ActiveController):
         self._ordered.update(names)
 
     def deadline_of(self, key: int, body: Message, now: TimestampMs) -> TimestampMs | None:
-        """None: with ZooKeeper Kafka begins whatever the timeout (AdminManager)."""
+        """None: with ZooKeeper Kafka begins with any timeout (AdminManager)."""
         return None
 
     def decide(self, asked: Asked, answer: Answer, abandon: Abandon, now: TimestampMs) -> None:
-        """DeleteTopics is answered when the topics are gone, or its time is over (as Kafka's purgatory does)."""
+        """Answer DeleteTopics when the topics are deleted, or at its timeout (as Kafka's purgatory does)."""
         body = asked.body
         if not isinstance(body, DeleteTopicsRequest):
             super().decide(asked, answer, abandon, now)
@@ -321,7 +321,7 @@ class ZooKeeperController(ActiveController):
             answer(response, now)
 
     def _committed(self, records: Sequence[Message], befores: Befores, now: TimestampMs) -> None:
-        """Records have become true: the brokers are to know."""
+        """Queue requests to brokers for the records that were written."""
         for record in records:
             match record:
                 case TopicRecord():
@@ -349,7 +349,7 @@ class ZooKeeperController(ActiveController):
     # ---- by itself
 
     def _step_on(self, now: TimestampMs) -> None:
-        """Decide what there is to be decided without a request, one decision after the other."""
+        """Make the controller's own decisions, one after the other."""
         if self._is_stepping or not self.is_active:
             return
         self._is_stepping = True
@@ -389,7 +389,7 @@ class ZooKeeperController(ActiveController):
         return self._deletion()
 
     def _broker_failure(self) -> Step | None:
-        """A broker whose registration is gone, or is another incarnation's."""
+        """The step for a broker whose registration is gone, or is another incarnation's."""
         live = {broker.id: broker.epoch for broker in self._live}
         for broker in self.image.brokers.values():
             if live.get(broker.id) != broker.epoch:
@@ -406,7 +406,7 @@ class ZooKeeperController(ActiveController):
         return None
 
     def _former_member(self) -> Step | None:
-        """A broker that came back while there was no controller: it leaves the ISRs, and does not lead on in the same epoch."""
+        """The step for a broker that restarted while there was no controller: it leaves the ISRs, and its leader epochs end."""
         while self._former:
             broker, keys = self._former.popitem()
             concerned = (
@@ -422,7 +422,7 @@ class ZooKeeperController(ActiveController):
         return None
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due without being asked."""
+        """Do the controller's own work that is due."""
         if not self.is_active:
             return
         if self._balances and now >= self._next_balance:
@@ -432,7 +432,7 @@ class ZooKeeperController(ActiveController):
             self._answer_held(now)
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
-        """When `tick` and `requests` have something to do; None for never."""
+        """The times of the work of `tick` and `requests`; None for never."""
         yield self.requests.next_deadline()
         if self.is_active:
             yield self._next_balance if self._balances else None
@@ -441,7 +441,7 @@ class ZooKeeperController(ActiveController):
     # ---- deletion
 
     def _begin_deletions(self) -> None:
-        """Let all replicas of the topics be given up whose brokers live; others wait for their brokers."""
+        """Begin to delete the topics whose replicas are all on live brokers; other topics wait for their brokers."""
         for name in sorted(self._ordered - self._deleting.keys()):
             topic = self.image.topics.get(name)
             if topic is None:
@@ -459,7 +459,7 @@ class ZooKeeperController(ActiveController):
         self._step_on(now)
 
     def _deletion(self) -> Step | None:
-        """A topic none of whose replicas is left."""
+        """The step for a topic without remaining replicas."""
         for name, gone in self._deleting.items():
             topic = self.image.topics.get(name)
             if topic is not None and {(replica, key) for key, replica in replicas_of(topic)} <= gone:

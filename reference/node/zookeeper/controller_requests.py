@@ -1,8 +1,8 @@
-"""What the controller sends the brokers: LeaderAndIsr, UpdateMetadata and StopReplica, one request at a time to each.
+"""The controller's requests to brokers: LeaderAndIsr, UpdateMetadata and StopReplica, with one in flight per broker.
 
-A broker is owed the newest state of what has changed, not each change: what was not sent yet is overtaken by what comes
-later. A request that is not answered is sent again as long as the broker is registered in this incarnation. Each names the
-controller epoch and the broker epoch, by which the receiver refuses what is out of date.
+A broker is sent the newest state of changed partitions, not each change: a later state replaces an unsent one. A request
+without a response is sent again while the broker is registered in this incarnation. Each request has the controller epoch and
+the broker epoch, by which the receiver refuses an outdated one.
 Source: kafka.controller.ControllerChannelManager; KIP-380, KIP-570.
 """
 
@@ -25,10 +25,10 @@ from reference.storage.log_directory import Logger
 PURPOSE = "controller"
 RETRY_MS = 100
 DELETED = NodeId(-2)
-"""As the leader in UpdateMetadata: the topic is being deleted (LeaderAndIsr.LeaderDuringDelete)."""
+"""The leader in UpdateMetadata of a topic that is being deleted (LeaderAndIsr.LeaderDuringDelete)."""
 
 EPOCH_DURING_DELETE = LeaderEpoch(-2)
-"""As the leader epoch in StopReplica: whatever the replica's is (LeaderAndIsr.EpochDuringDelete)."""
+"""The leader epoch in StopReplica that matches any epoch of the replica (LeaderAndIsr.EpochDuringDelete)."""
 
 Topic = LeaderAndIsrRequest.LeaderAndIsrTopicState
 UpdatedTopic = UpdateMetadataRequest.UpdateMetadataTopicState
@@ -38,7 +38,7 @@ AskBroker = Callable[[NodeId, str, Message, Answered, TimestampMs], None]
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """An order to give up a replica."""
+    """An order to remove a replica."""
 
     leader_epoch: LeaderEpoch
     delete: bool
@@ -46,18 +46,18 @@ class Stop:
 
 @dataclass(slots=True)
 class _Target:
-    """One incarnation of a broker, and what it is owed."""
+    """One incarnation of a broker, and the state to send to it."""
 
     epoch: BrokerEpoch
     leader_and_isr: dict[Key, None] = field(default_factory=dict[Key, None])
     metadata: dict[Key, None] = field(default_factory=dict[Key, None])
     gone_topics: dict[Key, None] = field(default_factory=dict[Key, None])
-    """Partitions of topics that are deleted."""
+    """Partitions of deleted topics."""
     stops: dict[Key, Stop] = field(default_factory=dict[Key, Stop])
     brokers: bool = True
-    """Whether it is owed the list of live brokers."""
+    """Whether the list of live brokers must be sent."""
     newcomer: bool = True
-    """Whether some broker on that list is new to it, which no role may name before."""
+    """Whether that list has a new broker, which no LeaderAndIsr may name before."""
     new: set[Key] = field(default_factory=set[Key])
     is_asked: bool = False
     again_at: TimestampMs = AT_ONCE
@@ -75,10 +75,10 @@ class ControllerRequests:
     """The requests of one controller, in one controller epoch."""
 
     def __init__(self, node: NodeId, image: MetadataImage, ask: AskBroker, log: Logger) -> None:
-        """`image` is the controller's; `ask` puts a request to a broker, which may be this one."""
+        """`image` is the controller's; `ask` sends a request to a broker, which may be this one."""
         self.controller_epoch = NO_EPOCH
         self.stopped: Callable[[NodeId, Iterable[Key], TimestampMs], None] = lambda broker, keys, now: None
-        """Called when a broker has given up replicas."""
+        """Called after a broker has removed replicas."""
         self.deposed: Callable[[TimestampMs], None] = lambda now: None
         """Called when a broker knows a later controller."""
         self._node = node
@@ -91,7 +91,8 @@ class ControllerRequests:
     # ---- what is owed
 
     def begin(self, controller_epoch: LeaderEpoch, undecided: set[Key]) -> None:
-        """Owe all live brokers everything, but the roles in partitions of which something is to be decided first."""
+        """Queue the whole state for all live brokers, except the roles of `undecided` partitions, which a decision must change
+        first."""
         self.controller_epoch = controller_epoch
         self._targets = {}
         for broker in self._image.brokers.values():
@@ -100,7 +101,7 @@ class ControllerRequests:
             target.leader_and_isr = {key: None for key in target.leader_and_isr if key not in undecided}
 
     def owe_roles(self, key: Key) -> None:
-        """Owe the replicas of a partition their roles."""
+        """Queue a partition's roles for its replicas."""
         partition = self._image.partition(*key)
         for replica in partition.replicas if partition is not None else ():
             if replica in self._targets:
@@ -111,7 +112,8 @@ class ControllerRequests:
         self._targets = {}
 
     def add_broker(self, broker: NodeId, epoch: BrokerEpoch) -> None:
-        """A new incarnation is owed everything, and the others to know it. Deleted replicas are asked for by their topics."""
+        """Queue the whole state for a new incarnation, and its registration for the others. Deletions are queued with their
+        topics."""
         target = self._targets[broker] = _Target(epoch)
         for topic in self._image.topics.values():
             for index, partition in topic.partitions.items():
@@ -131,7 +133,7 @@ class ControllerRequests:
             target.brokers = True
 
     def change(self, key: Key, partition: PartitionImage, before: PartitionImage | None) -> None:
-        """A partition is another: all are owed its metadata, its replicas their roles, and former ones to stop."""
+        """Queue a changed partition: its metadata for all brokers, roles for its replicas, and StopReplica for former ones."""
         for broker, target in self._targets.items():
             target.metadata[key] = None
             if broker in partition.replicas:
@@ -144,14 +146,14 @@ class ControllerRequests:
                 target.stops[key] = Stop(partition.leader_epoch, delete=True)
 
     def stop(self, broker: NodeId, key: Key, order: Stop) -> None:
-        """Let a broker give up a replica, if it is registered."""
+        """Queue a StopReplica for a broker, if it is registered."""
         target = self._targets.get(broker)
         if target is not None:
             target.leader_and_isr.pop(key, None)
             target.stops[key] = order
 
     def delete(self, topic: TopicImage) -> None:
-        """The topic is being deleted: no broker is to name it, and its replicas go."""
+        """Queue the deletion of a topic: its removal from all brokers' metadata, and StopReplica for its replicas."""
         for index in topic.partitions:
             key = topic.name, index
             self._deleted[key] = topic
@@ -165,7 +167,7 @@ class ControllerRequests:
     # ---- sending
 
     def send(self, now: TimestampMs) -> None:
-        """Send each broker what it is owed, unless a request to it is open."""
+        """Send each broker its queued state, unless a request to it is in flight."""
         for broker, target in [*self._targets.items()]:
             if self._targets.get(broker) is target and not target.is_asked and target.again_at <= now:
                 self._send_next(broker, target, now)
@@ -213,7 +215,7 @@ class ControllerRequests:
         now: TimestampMs,
         stopped: Iterable[Key] = (),
     ) -> None:
-        """Ask; `unsent` makes what the request said owed again."""
+        """Send a request; `unsent` queues its content again."""
         target.is_asked = True
 
         def answered(answer: Message | None, then: TimestampMs) -> None:
@@ -227,7 +229,7 @@ class ControllerRequests:
                 self.deposed(then)
                 return
             elif answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
-                return  # a later incarnation is about to be seen
+                return  # a later incarnation will be registered soon
             elif answer.error_code != ErrorCode.NONE:
                 self.log("warning", f"broker {broker} answers {type(body).__name__} with {name_of(answer.error_code)}")
             elif isinstance(answer, StopReplicaResponse):

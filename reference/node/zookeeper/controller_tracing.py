@@ -1,4 +1,4 @@
-"""Decisions as steps of spec/historical, derived from their records: when they are asked for, and when ZooKeeper has answered."""
+"""Traces decisions as steps of spec/historical: when they are written, and when ZooKeeper has answered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from reference.replication.partition import Trace
 def trace_writes(
     trace: Trace, writer: Writer, image: MetadataImage, records: Sequence[Message], befores: Befores, is_answered: bool
 ) -> None:
-    """One step for each partition of which something is written; before the answer it is WriteState, with the decision's name."""
+    """Trace one step per changed partition; before ZooKeeper's answer it is WriteState, with the decision's name."""
     for record in records:
         if not isinstance(record, PartitionRecord | PartitionChangeRecord):
             continue
@@ -27,7 +27,7 @@ def trace_writes(
         elif before is not None and isinstance(record, PartitionChangeRecord):
             after = before.after(record)
         else:
-            continue  # a new partition, of which no broker knows yet
+            continue  # a new partition, which no broker has yet
         assert topic is not None
         action, arguments = _action(before, after)
         state = {
@@ -44,7 +44,8 @@ def trace_writes(
 
 
 def _action(before: PartitionImage | None, after: PartitionImage) -> tuple[str, dict[str, Any]]:
-    """The step's name. A proposal alone begins no leader epoch; it may end a reassignment, so that step names the leader, too."""
+    """The step's name. AlterPartition begins no leader epoch; but as it may end a reassignment, RemoveReplica has the leader
+    too."""
     if before is None:
         return "CreateTopic", {}
     if gone := {*before.replicas} - {*after.replicas}:

@@ -1,6 +1,6 @@
-"""The settings of topics and brokers that are kept in ZooKeeper, and the news of their changes.
+"""The settings of topics and brokers in ZooKeeper, and notifications of their changes.
 
-All are read when a connection stands; then each sequential znode below /config/changes names one that has changed.
+All are read at the beginning of a connection; then each sequential znode below /config/changes names a changed one.
 Source: kafka.common.ZkNodeChangeNotificationListener, kafka.server.ConfigHandler.
 """
 
@@ -19,24 +19,24 @@ Resource = tuple[int, str]
 
 
 class DynamicConfigs:
-    """Keeps `configs`, which the images of a node share."""
+    """Maintains `configs`, which all images of a node share."""
 
     def __init__(self, session: Session, configs: Configs, changed: Callable[[TimestampMs], None], log: Logger) -> None:
         self.known: set[str] = set()
-        """The znodes of settings that there are."""
+        """The existing znodes of settings."""
         self._session = session
         self._configs = configs
         self._changed = changed
         self._log = log
         self._seen = ""
-        """The last change that was taken."""
+        """The last change that was handled."""
         self._read: set[TopicName] = set()
         self._waiting: list[tuple[list[TopicName], Callable[[TimestampMs], None]]] = []
 
     # ---- at the beginning of a connection
 
     def load(self, then: Callable[[TimestampMs], None], now: TimestampMs) -> None:
-        """Read all settings; nothing follows if the connection is lost meanwhile."""
+        """Read all settings, then call `then`; if the connection is lost, it is not called."""
         folders: list[tuple[int, str]] = [*znodes.CONFIG_FOLDERS.items()]
 
         def seen(result: Result, at: TimestampMs) -> None:
@@ -66,7 +66,7 @@ class DynamicConfigs:
     # ---- one by one
 
     def ensure(self, topics: list[TopicName], then: Callable[[TimestampMs], None], now: TimestampMs) -> None:
-        """Go on when the settings of these topics are read: of new ones there is no news."""
+        """Call `then` when the settings of these topics are read: there are no notifications for new topics."""
         missing = [name for name in topics if name not in self._read]
         if not missing:
             then(now)
@@ -76,7 +76,7 @@ class DynamicConfigs:
             self._read_all([(znodes.TOPIC_RESOURCE, name) for name in missing], then, now, or_else=(topics, then))
 
     def forget(self, topic: TopicName) -> None:
-        """The topic is gone; another of its name has other settings."""
+        """Drop a deleted topic's settings: another topic of its name has other ones."""
         self._read.discard(topic)
         self._configs.pop((znodes.TOPIC_RESOURCE, topic), None)
 

@@ -1,8 +1,8 @@
-"""Who is the controller: the broker that creates /controller; the others watch it.
+"""The election of the controller: the broker that creates /controller; the others watch it.
 
-Creating the ephemeral znode and counting /controller_epoch are one multi, conditional on the epoch's version, so that an epoch
-belongs to one controller, and both znodes have the zxid of that transaction. A session that ends takes the znode along; its
-owner resigns when it learns of it.
+One multi creates the ephemeral znode and increments /controller_epoch, conditional on the epoch's version. So an epoch belongs
+to one controller, and both znodes have the zxid of that transaction. The znode is removed with its session; its owner resigns
+when it learns of that.
 Source: kafka.controller.KafkaController.elect, kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
@@ -17,18 +17,18 @@ from reference.zookeeper.operations import Code, Create, GetData, Multi, Result,
 from reference.zookeeper.session import Session
 
 Won = Callable[[LeaderEpoch, ZnodeVersion, bool, TimestampMs], None]
-"""Takes the controller epoch, its znode's version, and whether it was counted just now."""
+"""Takes the controller epoch, its znode's version, and whether it is new."""
 
 
 class Election:
-    """A broker's part in the elections of controllers."""
+    """A broker's part in the controller elections."""
 
     def __init__(
         self, node: NodeId, session: Session, won: Won, lost: Callable[[TimestampMs], None], log: Logger
     ) -> None:
-        """`lost` is called when the controller is seen to be another broker, or none."""
+        """`lost` is called when another broker, or none, is the controller."""
         self.controller: NodeId = NO_NODE
-        """The controller, as /controller was read last."""
+        """The controller, at the last read of /controller."""
         self._node = node
         self._session = session
         self._won = won
@@ -36,7 +36,7 @@ class Election:
         self._log = log
 
     def look(self, now: TimestampMs) -> None:
-        """Read /controller, and stand for election where there is none."""
+        """Read /controller, and try to create it if it does not exist."""
         self._session.ask(GetData(znodes.CONTROLLER, watch=True), self._take_controller, now, self.look)
 
     def _take_controller(self, result: Result, now: TimestampMs) -> None:
@@ -85,16 +85,16 @@ class Election:
         self._session.ask(Multi((creation, counting)), counted, now)
 
     def _take_own_epoch(self, created: Zxid, result: Result, now: TimestampMs) -> None:
-        """The znode is of this session: its creation was not answered, or the connection was lost since.
+        """Handle a /controller of this session: its creation was not answered, or the connection was lost since.
 
-        An operator may have deleted it after it was read. An epoch that was counted in another transaction than the one that
-        created this broker's znode is a later controller's.
+        An operator may have deleted it after it was read. If the epoch's last transaction is not the one that created this
+        broker's znode, the epoch is a later controller's.
         """
         if result.code != Code.OK:
             return
         if result.stat.mzxid != created:
             self._log("info", f"{znodes.CONTROLLER_EPOCH} was counted after {znodes.CONTROLLER} was read")
-            return  # the watch on /controller says when to look again
+            return  # the watch on /controller triggers the next read
         self._won(self._epoch_of(result), result.stat.version, False, now)
 
     def _epoch_of(self, result: Result) -> LeaderEpoch:

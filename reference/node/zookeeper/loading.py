@@ -1,7 +1,7 @@
-"""A new controller reads everything: brokers, topics with the state of each partition, producer ids, orders to delete.
+"""Reads all znodes for a new controller: brokers, topics with partition states, producer ids, topics to delete.
 
-One round of questions follows the other, each put at once; then the controller's image is made again from what was found.
-A znode that is damaged is named in the log and left out: its partition has no leader until it is mended.
+The reads are sent in rounds, each at once; then the controller's image is rebuilt from their results. A damaged znode is
+logged and skipped: its partition has no leader until it is repaired.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LiveBroker:
 
 
 def registered(broker: LiveBroker) -> RegisterBrokerRecord:
-    """The registration as the controller's image takes it: a broker serves as soon as it is registered."""
+    """The registration as a record for the controller's image; a broker is unfenced as soon as it is registered."""
     return RegisterBrokerRecord(
         broker_id=broker.id,
         broker_epoch=broker.epoch,
@@ -64,7 +64,7 @@ def registered(broker: LiveBroker) -> RegisterBrokerRecord:
 
 @dataclass(slots=True)
 class Found:
-    """What was read."""
+    """The results of a full read."""
 
     brokers: list[LiveBroker] = field(default_factory=list[LiveBroker])
     topics: dict[TopicName, znodes.Assignment] = field(default_factory=dict[TopicName, znodes.Assignment])
@@ -78,7 +78,7 @@ class Found:
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
 
     def former_members(self) -> dict[NodeId, set[tuple[TopicName, int]]]:
-        """Brokers that have registered after they were written into ISRs: it was another incarnation that was in sync."""
+        """Brokers that registered after they were written into ISRs: an earlier incarnation was in sync."""
         former: dict[NodeId, set[tuple[TopicName, int]]] = {}
         for broker in self.brokers:
             for place, (state, _) in self.states.items():
@@ -87,7 +87,7 @@ class Found:
         return former
 
     def without_state(self) -> list[tuple[TopicName, int]]:
-        """Partitions that are assigned and were never led."""
+        """Assigned partitions that never had a leader."""
         places = [(name, index) for name, each in self.topics.items() for index in each.partitions]
         return [place for place in places if place not in self.states and place not in self.damaged]
 
@@ -96,7 +96,7 @@ class Reader:
     """Reads znodes for a controller."""
 
     def __init__(self, session: Session, on_topic: Callable[[TopicName, TimestampMs], None], log: Logger) -> None:
-        """`on_topic` is called when the assignment of a topic that was read is another."""
+        """`on_topic` is called when the assignment of a topic changes after its read."""
         self._session = session
         self._on_topic = on_topic
         self._log = log
@@ -104,7 +104,7 @@ class Reader:
     def read_brokers(
         self, watch: OnWatch, then: Callable[[list[LiveBroker], TimestampMs], None], now: TimestampMs
     ) -> None:
-        """The live brokers; nothing follows where an answer is missing: the next connection brings everything again."""
+        """Read the live brokers. Without an answer `then` is not called: the next connection reads everything again."""
 
         def listed(result: Result, at: TimestampMs) -> None:
             if result.code not in (Code.OK, Code.NO_NODE):
@@ -129,7 +129,7 @@ class Reader:
     def read_topics(
         self, names: list[TopicName], found: Found, then: Callable[[TimestampMs], None], now: TimestampMs
     ) -> None:
-        """The assignments and states of topics, into `found`; the watches are on the assignments."""
+        """Read the assignments and states of topics into `found`, with watches on the assignments."""
 
         def assigned(results: list[Result], at: TimestampMs) -> None:
             for name, result in zip(names, results, strict=True):
@@ -170,7 +170,7 @@ class Reader:
     def read_all(
         self, on_brokers: OnWatch, on_topics: OnWatch, then: Callable[[Found, TimestampMs], None], now: TimestampMs
     ) -> None:
-        """Everything; further watches are on the lists of brokers and topics."""
+        """Read all znodes, with watches also on the lists of brokers and topics."""
         found = Found()
 
         def read(brokers: list[LiveBroker], at: TimestampMs) -> None:
@@ -202,13 +202,13 @@ class Reader:
 
 
 def _complete(results: list[Result], go_on: Callable[[], object]) -> None:
-    """Go on, unless the connection was lost midway."""
+    """Continue, unless the connection was lost in between."""
     if all(each.code in (Code.OK, Code.NO_NODE) for each in results):
         go_on()
 
 
 def fill(image: MetadataImage, found: Found, chance: Chance) -> None:
-    """Make the controller's image again; settings are kept apart, and stay."""
+    """Rebuild the controller's image, except for its settings, which are kept separately."""
     for table in (image.topics, image.topics_by_id, image.brokers):
         table.clear()
     for broker in found.brokers:
@@ -221,7 +221,7 @@ def fill(image: MetadataImage, found: Found, chance: Chance) -> None:
 def add_topic(
     image: MetadataImage, name: TopicName, assignment: znodes.Assignment, found: Found, chance: Chance
 ) -> None:
-    """A topic with those of its partitions that have a state."""
+    """Add a topic, with its partitions that have a state."""
     topic_id = assignment.topic_id if assignment.topic_id != NO_UUID else new_topic_id(chance)
     image.apply(TopicRecord(name=name, topic_id=topic_id))
     for index, replicas in sorted(assignment.partitions.items()):

@@ -1,9 +1,9 @@
-"""A broker that ZooKeeper coordinates.
+"""A broker with ZooKeeper.
 
-It is a node as any other; in the place of the metadata quorum it has a session. Its inputs are those of `Node` and
-`zookeeper_event`; among its effects are those of `reference.zookeeper.operations`. Three images share the settings: `image` is
-what UpdateMetadata says of the cluster, `_assigned` what LeaderAndIsr says of this broker's replicas, and the controller's, as
-long as this broker is the controller, what is in ZooKeeper.
+It is a `Node` with a ZooKeeper session instead of the metadata quorum. Its inputs are those of `Node` and `zookeeper_event`;
+its effects include those of `reference.zookeeper.operations`. Three images share the settings: `image` has the cluster by
+UpdateMetadata, `_assigned` this broker's replicas by LeaderAndIsr. The controller's image has the content of ZooKeeper, while
+this broker is the controller.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from reference.zookeeper.session import Session
 
 
 class ZooKeeperNode(Node):
-    """A broker, and at times the controller."""
+    """A broker, which may be the controller."""
 
     # ---- wiring
 
@@ -128,7 +128,7 @@ class ZooKeeperNode(Node):
     # ---- inputs
 
     def zookeeper_event(self, event: ZooKeeperEvent, now: TimestampMs) -> None:
-        """Something has come from ZooKeeper, or has become of the session."""
+        """Handle an event of ZooKeeper or of the session."""
         if self._begins(now):
             self.session.take(event, now)
             self._drain(now)
@@ -142,7 +142,7 @@ class ZooKeeperNode(Node):
         self.election.look(now)
 
     def _expired(self, now: TimestampMs) -> None:
-        """The session is over, and with it what this broker was as the controller."""
+        """Resign as the controller after the session has expired."""
         self.log("warning", "the session with ZooKeeper is over")
         self._deciding.resign(now)
 
@@ -158,14 +158,14 @@ class ZooKeeperNode(Node):
     def _ask_broker(
         self, brokers: Brokers, broker: NodeId, purpose: str, body: Message, answered: Answered, now: TimestampMs
     ) -> None:
-        """Put a request of this controller to a broker; to this one without the network."""
+        """Send a request of this controller to a broker; to this one without the network."""
         if broker == self.id and isinstance(body, Order):
             self.orders.take(body, answered, now)
         else:
             brokers.ask(broker, purpose, body, self._controller_timeout_ms, answered, now)
 
     def _roles_changed(self, keys: list[Key], now: TimestampMs) -> None:
-        """LeaderAndIsr or StopReplica. A leader that begins a new epoch has another connection to its followers' fetchers."""
+        """Apply LeaderAndIsr or StopReplica. For a leader's new epoch the fetcher opens a new connection."""
         for key in keys:
             partition = self._assigned.partition(*key)
             held = self.partitions.get(key)
@@ -180,7 +180,7 @@ class ZooKeeperNode(Node):
         self._upkeep_deadline = None
 
     def _metadata_changed(self, changes: TopicChanges, moved: set[NodeId], now: TimestampMs) -> None:
-        """UpdateMetadata."""
+        """Apply UpdateMetadata."""
         for broker in sorted(moved - {self.id}):
             for purpose in {FETCH_PURPOSE: None, PURPOSE: None, **dict.fromkeys(self.peers.purposes_to(broker))}:
                 self.peers.hang_up(broker, purpose, now)
@@ -195,7 +195,7 @@ class ZooKeeperNode(Node):
         self.configs.ensure(sorted(changes.names & self.image.topics.keys()), lambda then: None, now)
 
     def _configs_changed(self, now: TimestampMs) -> None:
-        """Settings concern the replicas that this broker was given roles in; of others it is not known yet whether they stay."""
+        """Apply settings to the replicas for which this broker has a role; others may not be kept."""
         topics = self._assigned.topics.values()
         self._guard_reconcile([(topic.name, index) for topic in topics for index in topic.partitions], now)
 
@@ -221,7 +221,7 @@ class ZooKeeperNode(Node):
         self.controller_requests.send(now)
 
     def _tick_registration(self, now: TimestampMs) -> None:
-        """Brokers alone are registered."""
+        """Do nothing: only brokers register."""
 
     def _coordination_deadline(self) -> TimestampMs | None:
         return None
@@ -244,7 +244,7 @@ class ZooKeeperNode(Node):
                     self.receive(connection, frame, now)
 
     def peer_of(self, broker: NodeId) -> Peer | None:
-        """A live broker; its epoch is known to the controller alone."""
+        """A live broker; only the controller knows other brokers' epochs."""
         if broker == self.id:
             return Peer(self.broker_epoch)
         return Peer(None) if broker in self.image.brokers else None

@@ -1,7 +1,7 @@
-"""Inter-broker protocol 2.8: what brokers ask each other as Apache Kafka 2.8 does, which names topics where 3.9 has their ids.
+"""Inter-broker protocol 2.8: requests between brokers as in Apache Kafka 2.8, with topic names where 3.9 has topic ids.
 
-With `inter.broker.protocol.version=2.8` a broker makes its requests as with any other. `OlderForm` gives them the older form on
-their way out, and gives the answers their ids; `with_ids` does the same with what such a broker asks this controller.
+With `inter.broker.protocol.version=2.8` a broker makes its requests as usual. `OlderForm` converts them before they are sent,
+and adds the ids to the responses; `with_ids` does the same for such requests to this controller.
 Source: MetadataVersion, AlterPartitionManager and AlterPartitionRequest of Apache Kafka 3.9.2; the schemas of 2.8.2.
 """
 
@@ -19,7 +19,7 @@ from reference.protocol.primitives import TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
 
 FIRST_WITH_IDS = 2
-"""The version of AlterPartition that names topics by their ids; 2.8 has version 0 alone."""
+"""The first version of AlterPartition with topic ids; 2.8 has version 0 only."""
 
 M = TypeVar("M", bound=Message)
 NameOf = Callable[[TopicId], TopicName | None]
@@ -27,15 +27,15 @@ IdOf = Callable[[TopicName], TopicId]
 
 
 class OlderForm:
-    """The form of what is asked of brokers of 2.8."""
+    """Converts requests to brokers of 2.8."""
 
     def __init__(self, assigned: MetadataImage, image: MetadataImage) -> None:
-        """`assigned` has the topics of this broker's replicas, of which `image` may not know yet."""
+        """`assigned` has the topics of this broker's replicas, which `image` may not have yet."""
         self._assigned = assigned
         self._image = image
 
     def translate(self, body: Message, answered: Answered) -> tuple[Message, Answered]:
-        """The request in that form, and what gives its answer the ids of topics before it is taken."""
+        """The converted request, and a function that adds topic ids to its response before it is passed on."""
 
         def take(answer: Message | None, now: TimestampMs) -> None:
             if isinstance(answer, FetchResponse):
@@ -56,9 +56,9 @@ class OlderForm:
 
 
 def with_names(body: M, name_of: NameOf) -> M:
-    """A Fetch of a follower or an AlterPartition in the form of 2.8; any other request as it is.
+    """A follower's Fetch or an AlterPartition in the form of 2.8; other requests unchanged.
 
-    A topic whose name is not known is left out: it is being given up.
+    A topic with an unknown name is omitted: its replicas are being removed.
     """
     if isinstance(body, FetchRequest):
         body.replica_id, body.replica_state = body.replica_state.replica_id, FetchRequest.ReplicaState()
@@ -80,18 +80,18 @@ REFUSALS = {
     ErrorCode.UNKNOWN_TOPIC_ID: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.INELIGIBLE_REPLICA: ErrorCode.OPERATION_NOT_ATTEMPTED,
 }
-"""What a proposal is refused with -> what says it to a broker that does not know this."""
+"""Error of a proposal -> the error for a broker that does not support it."""
 
 
 def with_ids(version: int, body: AlterPartitionRequest, id_of: IdOf) -> None:
-    """Give an AlterPartition of 2.8 the ids of its topics; a topic that is not known has none."""
+    """Add topic ids to an AlterPartition of 2.8; an unknown topic has none."""
     if version < FIRST_WITH_IDS:
         for topic in body.topics:
             topic.topic_id = id_of(topic.topic_name)
 
 
 def name_answers(version: int, body: AlterPartitionRequest, answer: AlterPartitionResponse) -> None:
-    """Give the answer to an AlterPartition of 2.8 the names of its topics, and errors that 2.8 knows."""
+    """Add topic names to the response of an AlterPartition of 2.8, and replace errors that 2.8 does not have."""
     if version < FIRST_WITH_IDS:
         for asked, answered in zip(body.topics, answer.topics, strict=True):
             answered.topic_name = asked.topic_name

@@ -1,9 +1,10 @@
-"""What a broker does at the request of the controller: LeaderAndIsr, UpdateMetadata, StopReplica.
+"""The controller's requests to a broker: LeaderAndIsr, UpdateMetadata, StopReplica.
 
-Each request names its controller epoch, and the broker epoch that it was made for. One of an earlier controller than the newest
-known, or for an earlier incarnation of the broker, is refused (KIP-380). LeaderAndIsr and StopReplica decide this broker's
-replicas (`assigned`), UpdateMetadata what clients learn (`image`). A controller has one connection to each broker: what arrives
-on an earlier one than its last has been given up and sent again, and nothing in an UpdateMetadata says that it is the older.
+Each request has its controller epoch, and the broker epoch for which it was made. One of an earlier controller than the newest
+known, or for an earlier incarnation of the broker, is refused (KIP-380). LeaderAndIsr and StopReplica change this broker's
+replicas (`assigned`), UpdateMetadata the metadata for clients (`image`). A controller has one connection to each broker. A
+request that arrives on an earlier connection was abandoned and sent again, and an UpdateMetadata does not show that it is the
+older one.
 Source: kafka.server.KafkaApis, ReplicaManager.becomeLeaderOrFollower and stopReplicas of Apache Kafka 3.9.2.
 """
 
@@ -53,9 +54,9 @@ NAMES: dict[type[Message], str] = {
     StopReplicaRequest: "StopReplica",
 }
 OWN: ConnectionId = -1
-"""In the place of a connection: the controller is this node."""
+"""The connection of requests from this node's own controller."""
 MOST_EARLY = 1_000
-"""Requests that wait for this broker's registration."""
+"""The most requests that wait for this broker's registration."""
 
 Answer = Callable[[Message, TimestampMs], None]
 PartitionState = LeaderAndIsrRequest.LeaderAndIsrPartitionState
@@ -65,7 +66,7 @@ StopError = StopReplicaResponse.StopReplicaPartitionError
 
 
 class Orders:
-    """The controller's requests to this broker."""
+    """Handles the controller's requests to this broker."""
 
     def __init__(
         self,
@@ -77,13 +78,13 @@ class Orders:
         trace: Trace | None,
     ) -> None:
         self.controller: NodeId = NO_NODE
-        """The controller whose request was taken last."""
+        """The controller of the last accepted request."""
         self.controller_epoch = NO_EPOCH
-        """The newest that this broker has learned of in this run."""
+        """The newest controller epoch that this broker has learned in this run."""
         self.roles_changed: Callable[[list[Key], TimestampMs], None] = lambda keys, now: None
-        """Called when replicas of `assigned` are others, or gone."""
+        """Called when replicas of `assigned` have changed or were removed."""
         self.metadata_changed: Callable[[TopicChanges, set[NodeId], TimestampMs], None] = lambda changes, who, now: None
-        """Called when `image` is another; with the brokers that have come or gone."""
+        """Called when `image` has changed, with the brokers that were added or removed."""
         self._node = node
         self._image = image
         self._assigned = assigned
@@ -92,12 +93,12 @@ class Orders:
         self._trace = trace
         self._early: list[tuple[Order, Answer, ConnectionId]] = []
         self._newest: ConnectionId = OWN
-        """The connection on which the last request of the newest controller came."""
+        """The connection of the newest controller's last request."""
 
     # ---- all three
 
     def take(self, body: Order, answer: Answer, now: TimestampMs, connection: ConnectionId = OWN) -> None:
-        """Carry out a request, or refuse it. Before this incarnation is registered none can be judged: it waits."""
+        """Handle a request, or refuse it. Before this incarnation is registered it cannot be checked, and waits."""
         if self._has_to_wait():
             self._early.append((body, answer, connection))
             return
@@ -124,7 +125,7 @@ class Orders:
         return self._broker_epoch() < 0 and len(self._early) < MOST_EARLY
 
     def registered(self, now: TimestampMs) -> None:
-        """This broker knows its broker epoch: carry out what has waited for it."""
+        """Handle the requests that waited for this broker's registration."""
         early, self._early = self._early, []
         for body, answer, connection in early:
             self.take(body, answer, now, connection)
@@ -141,7 +142,8 @@ class Orders:
         return handle
 
     def _refused(self, body: Order) -> ErrorCode:
-        """STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH or NONE. A later broker epoch is one that this broker is yet to learn."""
+        """STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH or NONE. A later broker epoch is accepted: this broker has not learned it
+        yet."""
         error = ErrorCode.NONE
         if is_stale_broker_epoch(body.broker_epoch, self._broker_epoch()):
             error = ErrorCode.STALE_BROKER_EPOCH
@@ -164,7 +166,7 @@ class Orders:
     # ---- LeaderAndIsr
 
     def _lead_and_follow(self, body: LeaderAndIsrRequest, answer: Answer, now: TimestampMs) -> None:
-        """The settings of all topics are read, which may have taken a while: the request may be out of date meanwhile."""
+        """Apply a LeaderAndIsr after all topics' settings were read; by then it may be out of date."""
         refused = self._refused(body)
         if refused is not ErrorCode.NONE:
             answer(LeaderAndIsrResponse(error_code=refused), now)
@@ -187,7 +189,7 @@ class Orders:
     def _assign(
         self, name: TopicName, asked: LeaderAndIsrRequest.LeaderAndIsrTopicState, state: PartitionState
     ) -> ErrorCode:
-        """A partition of this broker. Errors: INCONSISTENT_TOPIC_ID, STALE_CONTROLLER_EPOCH for an older leader epoch."""
+        """Assign a partition. Errors: UNKNOWN_TOPIC_OR_PARTITION; STALE_CONTROLLER_EPOCH for an older state of the partition."""
         known = self._assigned.topics.get(name)
         if known is not None and known.id != asked.topic_id:
             self._forget(known)
@@ -216,7 +218,7 @@ class Orders:
         return ErrorCode.NONE
 
     def _forget_settings(self, body: LeaderAndIsrRequest) -> None:
-        """Of topics that were made again, and so have other settings."""
+        """Drop the settings of topics that were created again, and so have other settings."""
         for topic in body.topic_states:
             for image in (self._assigned, self._image):
                 known = image.topics.get(topic.topic_name)
@@ -230,7 +232,7 @@ class Orders:
     def accepted(
         self, key: Key, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, isr: list[NodeId], now: TimestampMs
     ) -> None:
-        """A proposal of this leader is written: no request follows that says so."""
+        """Apply a proposal that the controller has written: no request follows it."""
         partition = self._assigned.partition(*key)
         if (
             partition is not None
@@ -257,7 +259,7 @@ class Orders:
         return response
 
     def _stop(self, key: Key, leader_epoch: LeaderEpoch, delete: bool) -> ErrorCode:
-        """Give up a replica. Errors: FENCED_LEADER_EPOCH for an earlier leader epoch than the replica's (KIP-570)."""
+        """Remove a replica. Errors: FENCED_LEADER_EPOCH for an earlier leader epoch than the replica's (KIP-570)."""
         topic = self._assigned.topics.get(key[0])
         partition = topic.partitions.get(key[1]) if topic is not None else None
         if topic is None or partition is None:
@@ -296,7 +298,7 @@ class Orders:
         return UpdateMetadataResponse()
 
     def _give_up_former(self, body: UpdateMetadataRequest, now: TimestampMs) -> None:
-        """Replicas that a reassignment took away, of which the controller that did so could not send this broker an order."""
+        """Remove replicas that a reassignment dropped, if its controller could not send this broker a StopReplica."""
         given_up: list[Key] = []
         for topic in body.topic_states:
             held = self._assigned.topics.get(topic.topic_name)
@@ -347,7 +349,7 @@ class Orders:
         known = image.topics[topic.topic_name].partitions.get(state.partition_index)
         asked = state.leader_epoch, state.zk_version
         if known is not None and asked < (known.leader_epoch, known.partition_epoch):
-            return  # a request that was given up and sent again arrives behind later ones
+            return  # a request that was abandoned and sent again arrives after later ones
         record = PartitionRecord(
             topic_id=topic.topic_id,
             partition_id=state.partition_index,
@@ -364,27 +366,27 @@ class Orders:
 
 
 def is_stale_broker_epoch(asked: BrokerEpoch, own: BrokerEpoch) -> bool:
-    """Whether a request is for an earlier incarnation of this broker (KIP-380); -1 says nothing."""
+    """Whether a request is for an earlier incarnation of this broker (KIP-380); -1 is not checked."""
     return NO_EPOCH < asked < own
 
 
 def is_stale_controller_epoch(body: Order, newest: LeaderEpoch) -> bool:
-    """Whether a request is of an earlier controller than the newest that this broker has learned of."""
+    """Whether a request is of an earlier controller than the newest that this broker has learned."""
     return body.controller_epoch < newest
 
 
 def is_given_up(
     epoch: LeaderEpoch, connection: ConnectionId, newest_epoch: LeaderEpoch, newest_connection: ConnectionId
 ) -> bool:
-    """Whether a controller has sent a request again on a later connection than the one on which it arrives."""
+    """Whether a request arrives on an earlier connection than the controller's last one, on which it was sent again."""
     return epoch == newest_epoch and connection < newest_connection
 
 
 def is_older_role(state: PartitionState, known: PartitionImage) -> bool:
-    """Whether a role is of an earlier state of the partition than the one that the replica has."""
+    """Whether a role is of an earlier state of the partition than the replica's."""
     return (state.leader_epoch, state.partition_epoch) < (known.leader_epoch, known.partition_epoch)
 
 
 def is_fenced_stop(asked: LeaderEpoch, own: LeaderEpoch) -> bool:
-    """Whether an order to stop is of an earlier leader epoch (KIP-570); a deletion, or an older controller, names none."""
+    """Whether a StopReplica is of an earlier leader epoch (KIP-570); a deletion, or an older controller, has none."""
     return asked not in (NO_EPOCH, EPOCH_DURING_DELETE) and asked < own

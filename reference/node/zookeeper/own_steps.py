@@ -1,4 +1,4 @@
-"""Steps that the controller takes by itself, and answers, that follow from its image alone."""
+"""Steps and answers of the controller that depend only on its image."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,17 +12,17 @@ from reference.protocol.primitives import NodeId, TopicId
 from reference.protocol.schema import Message
 
 Step = tuple[Sequence[Message], str]
-"""Records that the controller decides by itself, and what brought them about."""
+"""The records of the controller's own decision, and its cause."""
 
 
 def without(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    """A broker leaves every ISR, and leads no longer."""
+    """Remove a broker from every ISR, and from leadership."""
     concerned = places(image, lambda each: broker in each.isr)
     return move_leaders(image, configuration, concerned, BrokerChange(leaving=broker))
 
 
 def dead_member(image: MetadataImage, configuration: Configuration) -> Step | None:
-    """A broker that a former controller left in an ISR though it is not registered."""
+    """The step for an unregistered broker that a former controller left in an ISR."""
     for _, _, partition in places(image, lambda each: any(member not in image.brokers for member in each.isr)):
         for member in partition.isr:
             if member not in image.brokers and (records := without(image, configuration, member)):
@@ -31,13 +31,13 @@ def dead_member(image: MetadataImage, configuration: Configuration) -> Step | No
 
 
 def leaderless(image: MetadataImage, configuration: Configuration) -> Step | None:
-    """Partitions without a leader of which some replica can lead now."""
+    """The step for partitions without a leader, if a replica can lead now."""
     records = move_leaders(image, configuration, places(image, lambda each: each.leader == NO_LEADER))
     return (records, "ElectLeader") if records else None
 
 
 def unled(image: MetadataImage, stateless: Mapping[Key, Sequence[NodeId]]) -> Step | None:
-    """Partitions without a state of which some replica is registered."""
+    """The step for partitions without a state, if one of their replicas is registered."""
     records: list[Message] = []
     for (name, index), replicas in stateless.items():
         topic = image.topics.get(name)
@@ -51,7 +51,7 @@ def replicas_of(topic: TopicImage) -> list[tuple[Key, NodeId]]:
 
 
 def repeated(image: MetadataImage, topic_id: TopicId, proposal: Proposal, refused: Answer) -> Answer:
-    """A proposal that was written, and whose answer did not arrive, is accepted again: its leader learns it in no other way.
+    """Accept a written proposal again, if its response did not arrive: the leader learns of it in no other way.
 
     Source: LeaderAndIsr.equalsAllowStalePartitionEpoch of Apache Kafka 3.9.2.
     """

@@ -1,4 +1,4 @@
-"""Blocks of producer ids as brokers take them themselves, with inter-broker protocol 2.8: from ZooKeeper, and from no controller.
+"""Blocks of producer ids that brokers allocate in ZooKeeper themselves, with inter-broker protocol 2.8.
 
 Source: kafka.coordinator.transaction.ZkProducerIdManager of Apache Kafka 3.9.2.
 """
@@ -16,7 +16,7 @@ from reference.zookeeper.session import Session
 
 
 class ProducerBlocks:
-    """Gives blocks as the answers to AllocateProducerIds, which 2.8 has not."""
+    """Allocates blocks, as responses to AllocateProducerIds, which 2.8 does not have."""
 
     def __init__(self, node: NodeId, session: Session, log: Logger) -> None:
         self._node = node
@@ -24,7 +24,8 @@ class ProducerBlocks:
         self._log = log
 
     def ask(self, answered: Answered, now: TimestampMs) -> None:
-        """Take the next block; None is the answer where another broker was faster, or ZooKeeper does not answer: ask again."""
+        """Allocate the next block; the answer is None if another broker was faster, or ZooKeeper does not answer: then ask
+        again."""
 
         def read(result: Result, at: TimestampMs) -> None:
             if result.code != Code.OK:

@@ -1,8 +1,8 @@
-"""This broker as a member of the cluster: its session, its ephemeral registration, and leave to stop.
+"""This broker's membership in the cluster: its session, its ephemeral registration, and controlled shutdown.
 
-With each connection: the cluster's id is compared, what every cluster has is made, settings are read, the broker is registered
-if it is not, and it looks who is the controller. A broker whose session is over registers again in a new one and has another
-broker epoch then; until it learns of the end, it acts as before.
+With each connection it compares the cluster's id, creates the persistent znodes, reads the settings, registers the broker if
+it is not registered, and reads the controller. A broker whose session has expired registers again in a new one, with another
+broker epoch. Until it learns of the expiry, it acts as before.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ class ZooKeeperMembership:
         registered: Callable[[TimestampMs], None],
         log: Logger,
     ) -> None:
-        """`ask` asks the controller; `registered` is called with each connection in which the broker is registered."""
+        """`ask` sends a request to the controller; `registered` is called on each connection on which the broker is
+        registered."""
         self.state = State.STARTING
         self.broker_epoch = BrokerEpoch(-1)
         self.is_fenced = False
         self.has_caught_up = False
-        """Whether an UpdateMetadata request has named this broker."""
+        """Whether an UpdateMetadata request has listed this broker."""
         self.failure: str | None = None
         self._node = identity.node
         self._cluster_id = identity.cluster_id
@@ -118,7 +119,7 @@ class ZooKeeperMembership:
     # ---- leaving
 
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
-        """Ask leave to stop (controlled shutdown): leaderships are moved away first."""
+        """Begin a controlled shutdown, in which leaderships are moved away first."""
         if self.state is State.RUNNING:
             self.state = State.LEAVING
             self._leave_by, self._next = TimestampMs(now + timeout_ms), now
@@ -127,7 +128,7 @@ class ZooKeeperMembership:
             self.state = State.GONE
 
     def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
-        """The node ends: Kafka's broker goes on with its other directories, and has the controller elect other leaders."""
+        """Shut down: Kafka's broker continues with its other directories, and has the controller elect other leaders."""
         self.failure = f"log directory {directory} has failed, which the controller cannot be informed of"
 
     def tick(self, now: TimestampMs) -> None:
@@ -160,7 +161,7 @@ class ZooKeeperMembership:
 
 
 def _with_parents(paths: tuple[str, ...]) -> list[str]:
-    """The paths and all above them, each once, parents first."""
+    """The paths and all their parents, each once, parents first."""
     found: dict[str, None] = {}
     for path in paths:
         parts = path.strip("/").split("/")

@@ -1,8 +1,8 @@
-"""Where an active controller's decisions go: into znodes, one decision after the other.
+"""Writes an active controller's decisions to znodes, one after the other.
 
-To `active_controller` this is the log that decisions are appended to: a record has its place in it, and is committed when
-ZooKeeper has carried out the writes that make it true; then the controller's image takes it up. A write that ZooKeeper refuses
-or does not answer ends the *term*: what was not committed is dropped, and everything is read again, or the controller resigns.
+It is the log of `active_controller`: a record has an offset in it, and is committed when ZooKeeper has applied its writes;
+then the controller's image applies it. A write that ZooKeeper refuses or does not answer ends the *term*: uncommitted records
+are dropped, and all znodes are read again, or the controller resigns.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Befores = Mapping[tuple[TopicId, int], PartitionImage]
 
 @dataclass(slots=True)
 class _Append:
-    """The records of one append, and the multis of it that are not answered."""
+    """The records of one append, and its multis."""
 
     records: list[Message]
     term: LeaderEpoch
@@ -35,36 +35,36 @@ class _Append:
 
 
 Committed = Callable[[Sequence[Message], Befores, TimestampMs], None]
-"""Takes records when the image has them, and what partitions were before."""
+"""Takes records after the image has applied them, and the partitions before."""
 
 
 class Writer:
-    """The controller's way to ZooKeeper, of a node that may be the controller."""
+    """The controller's connection to ZooKeeper, on a node that may be the controller."""
 
     def __init__(self, node: NodeId, image: MetadataImage, session: Session) -> None:
         """`image` is the controller's own."""
         self.node = node
         self.bootstrap_records: list[Message] = []
         self.controller_epoch = NO_EPOCH
-        """That of /controller_epoch while this node is the controller."""
+        """The value of /controller_epoch while this node is the controller."""
         self.epoch = LeaderEpoch(0)
-        """The term: another one after each time that everything was read."""
+        """The term, which grows with each full read."""
         self.is_ready = False
         self.log_end_offset = self.high_watermark = FIRST_OFFSET
         self.known: set[str] = set()
-        """Topics, settings and orders to delete that have znodes."""
+        """Existing znodes of topics, settings and orders to delete."""
         self.committed: Committed = lambda records, befores, now: None
         self.asked: Committed = lambda records, befores, now: None
-        """Called with records before they are written, and what partitions are before them."""
+        """Called with records before they are written, and the partitions before them."""
         self.failed: Callable[[bool, TimestampMs], None] = lambda is_deposed, now: None
-        """Called when the term is over: this controller is deposed, or has to read everything again."""
+        """Called when the term ends: this controller is deposed, or must read all znodes again."""
         self._image = image
         self.session = session
         self._condition = Condition(NO_EPOCH, ZnodeVersion(-1))
         self._open: deque[_Append] = deque()
 
     def begin(self, epoch: LeaderEpoch, version: ZnodeVersion) -> None:
-        """The image holds what was read in this controller epoch: decide."""
+        """Begin a term after a full read in this controller epoch."""
         self.controller_epoch = epoch
         self._condition = Condition(epoch, version)
         self.epoch = LeaderEpoch(self.epoch + 1)
@@ -73,12 +73,12 @@ class Writer:
         self.is_ready = True
 
     def end(self) -> None:
-        """Decide nothing more in this term: what is open is dropped."""
+        """End the term, and drop its open writes."""
         self.is_ready = False
         self._open.clear()
 
     def append(self, records: Sequence[Message], now: TimestampMs, level: int = 0) -> Offset:
-        """Write what makes the records of a decision true; they are committed when `high_watermark` is above them.
+        """Write the records of a decision; they are committed when `high_watermark` is above them.
 
         Errors: KafkaError NOT_CONTROLLER, and those of `writes_of`.
         """
@@ -88,7 +88,7 @@ class Writer:
         return self.write(records, writes, now)
 
     def write(self, records: Sequence[Message], writes: Sequence[Any], now: TimestampMs) -> Offset:
-        """As `append`, with writes of the caller's."""
+        """As `append`, with the caller's writes."""
         first = self.log_end_offset
         pieces = multis(writes, self._condition)
         self.log_end_offset = Offset(first + max(1, len(records)))
@@ -127,6 +127,6 @@ class Writer:
         self.committed(append.records, befores, now)
 
     def _befores(self, records: Sequence[Message]) -> Befores:
-        """The partitions that records change, as the image has them."""
+        """The partitions that records change, from the image."""
         changed = [(each.topic_id, each.partition_id) for each in records if isinstance(each, PartitionChangeRecord)]
         return {place: self._image.topics_by_id[place[0]].partitions[place[1]] for place in changed}

@@ -47,7 +47,7 @@ class ClassicGroup:
         self.pending_syncs: set[str] = set()
         """Members of the generation that have not sent SyncGroup yet (KIP-559)."""
         self.was_joined_since_delay = False
-        """Whether a member joined during the delay of a first rebalance, which then extends the delay (GRP-09)."""
+        """Whether a member joined during a first rebalance's delay: that delay, or else the next one, is extended (GRP-09)."""
         self._supporters: dict[str, int] = {}
         """The number of members that support each protocol."""
         self._subscribed: frozenset[TopicName] | None = None

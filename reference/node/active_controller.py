@@ -67,6 +67,8 @@ FIRST_DESCRIBE_WITH_NODES = 2
 
 
 VOTER_CHANGES = frozenset({AddRaftVoterRequest.KEY, RemoveRaftVoterRequest.KEY})
+"""APIs that the quorum answers itself, when their changes are committed (KIP-853)."""
+
 TIMED = (
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -75,7 +77,6 @@ TIMED = (
     AlterPartitionReassignmentsRequest,
 )
 """Requests whose timeout Kafka's controller applies (ControllerApis)."""
-"""Requests that the quorum itself answers, when it has committed what they ask for (KIP-853)."""
 
 VoterEndpoints = Mapping[NodeId, Sequence[Endpoint]]
 

@@ -84,7 +84,7 @@ class Controllers:
         peers.ask(peer, self.address_of(peer), quorum_purpose(body), body, now, timeout_ms, answered)
 
     def endpoints(self) -> VoterEndpoints:
-        """The endpoints of each voter, for DescribeQuorum."""
+        """The endpoints of each voter, for DescribeQuorum and DescribeCluster."""
         if not self._quorum.is_static:
             return {voter.id: voter.endpoints for voter in self._quorum.voters}
         listener = self._quorum.settings.listener

@@ -24,7 +24,7 @@ RETRY_MS = 100
 """The delay before a registration or heartbeat without a response is sent again."""
 
 FIRST_HEARTBEAT_MS = 10
-"""The heartbeat interval while the broker waits to be unfenced, instead of broker.heartbeat.interval.ms."""
+"""The heartbeat interval while the broker is fenced or in controlled shutdown, instead of broker.heartbeat.interval.ms."""
 
 
 NO_CONTROLLER_MS = 5_000

@@ -36,7 +36,7 @@ class Sample:
 class Rate:
     """The rate per second, over the windows that are recent enough.
 
-    A sample counts until its last use is older than all windows together, so there is one more sample than windows.
+    A sample counts until its last use is as long ago as all windows together, so there is one more sample than windows.
     """
 
     windows: Windows

@@ -1,6 +1,6 @@
-"""Fetch sessions: a client names its partitions once and from then on only what changes (KIP-227).
+"""Fetch sessions: a client names all its partitions once, and after that only changed ones (KIP-227).
 
-A session is a list of partitions with what the client last asked and was last sent about each. Each request of a session
+A session is a list of partitions, each with the client's last request and the last response. Each request of a session
 carries the next epoch; an incremental response leaves out the partitions with nothing new, and a partition that returned
 records goes to the end of the list, so that none starves when a response has room for few (FSS-01 to FSS-10).
 
@@ -39,7 +39,7 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 MAX_PARTITIONS_PER_SESSION = 100_000
-"""Limit on what one session may name."""
+"""The most partitions of one session."""
 
 EVICTION_MS = 120_000
 """A session that has been idle, or has lasted, for longer than this may be evicted by a new one (see `Session.worth`)."""
@@ -97,7 +97,7 @@ class Waiting(Protocol):
     """A fetch that waits, and has a session."""
 
     def admit(self, wanted: Wanted, key: Key) -> None:
-        """Add a partition that was settled, and has changed, to what the fetch reads."""
+        """Add a partition that was settled, and has changed, to the partitions that the fetch reads."""
         ...
 
 
@@ -113,7 +113,7 @@ class Session:
     unsettled: dict[Wanted, None] = field(default_factory=dict[Wanted, None])
     ranks: Iterator[int] = field(default_factory=count)
     reader: object = None
-    """Whatever of the request, beside its partitions, decides what a read returns; compared for equality only.
+    """The fields of the request, besides its partitions, that affect a read; compared for equality only.
 
     Another reader unsettles all partitions of the session.
     """
@@ -149,7 +149,7 @@ class Settled(NamedTuple):
 
 @dataclass(slots=True)
 class FetchContext:
-    """What is needed to serve one request: the partitions to read, in order, and the session, if there is one."""
+    """The state of one request: the partitions to read, in order, and the session, if there is one."""
 
     wanted: list[Wanted]
     session: Session | None = None

@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Operation(IntEnum):
-    """What is done with a resource."""
+    """An operation on a resource."""
 
     ANY = 1
     ALL = 2
@@ -29,7 +29,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What kind of thing it is done with."""
+    """The kind of a resource."""
 
     ANY = 1
     TOPIC = 2

@@ -7,9 +7,9 @@ import struct
 
 
 def host_of(address: str) -> str:
-    """An address as Java writes it (InetAddress.getHostAddress), for ACLs and quotas name it so in all brokers of a cluster.
+    """An address in Java's spelling (InetAddress.getHostAddress), which ACLs and quotas use on all brokers of a cluster.
 
-    IPv6 has eight numbers; an IPv4 client of an IPv6 socket is one of IPv4, so that a denial for its address counts.
+    IPv6 has eight numbers. A client of an IPv6 socket with an IPv4 address gets that, so that an ACL for it applies.
     """
     found = ipaddress.ip_address(address)
     if isinstance(found, ipaddress.IPv4Address):

@@ -14,7 +14,7 @@ Advertised = tuple[int, int, bool, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """An API by its key. `releases` has what each release's schemas say of it."""
+    """An API by its key. `releases` has its versions and listeners in each release's schemas."""
 
     key: int
     name: str

@@ -5,14 +5,13 @@ first needed (about 2 ms): `codec_decoding`, `codec_encoding`. A generated funct
 neighbouring fields of fixed width are one `struct` call, one-byte varints are read in place, structures are laid out inside
 of their parents' loops.
 
-Decoding never copies what can stay a view: bytes and records are `memoryview`s of the buffer that was given. Whatever the
-bytes are, decoding ends, in time and memory bounded by their number, with a message or with `CodecError`: each length is
-held against the bytes that are left before anything is made from it, and a request, which any client may send and one loop
-reads for all of them, has a budget of elements besides. Values that no table knows (error codes, tagged fields, bytes that
-are not UTF-8) survive a round trip.
+Decoding does not copy bytes and records: they are `memoryview`s of the given buffer. Decoding of any bytes ends with a message
+or with `CodecError`, in time and memory bounded by their number. It checks each length against the bytes that are left before
+it allocates. A request also has a budget of elements, because one loop reads the requests of all clients. Values that no table
+knows (error codes, tagged fields, bytes that are not UTF-8) survive a round trip.
 
-Encoding gives a list of buffers: what stands between two records fields is one, and a records field stays what it was, so
-that a slice of a file is sent by the runtime without being read.
+Encoding returns a list of buffers: one for all bytes between two records fields, and each records field as the given object.
+So the runtime sends a slice of a file without reading it.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ def decode(message: type[M], version: int, buffer: Buffer) -> M:
 
 
 def decode_from(message: type[M], version: int, view: memoryview, position: int) -> tuple[M, int]:
-    """Read one message at a position; gives it and the position after it.
+    """Read one message at a position; returns it and the position after it.
 
-    Errors: CodecError as for `decode`; bytes after the end are the caller's.
+    Errors: CodecError as for `decode`, but bytes may follow the message.
     """
     try:
         return (_decoders.get((message, version)) or _decoder(message, version))(view, position, len(view))
@@ -53,7 +52,7 @@ def decode_from(message: type[M], version: int, view: memoryview, position: int)
 def encode(message: Message, version: int) -> bytes:
     """Write one message as bytes.
 
-    Errors: CodecError when the version has no place for a value that is set, or a value does not fit its type.
+    Errors: CodecError when the version lacks the field of a value that is set, or a value does not fit its type.
     """
     parts: list[Part] = []
     encode_into(message, version, parts)
@@ -61,7 +60,7 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_into(message: Message, version: int, parts: list[Part]) -> None:
-    """Append one message to a list of buffers; records stay the objects that they are. Errors: as for `encode`."""
+    """Append one message to a list of buffers; records fields are not copied. Errors: as for `encode`."""
     cls = type(message)
     try:
         (_encoders.get((cls, version)) or _encoder(cls, version))(message, parts)

@@ -14,7 +14,7 @@ MAX_EMPTY_ELEMENTS = 1 << 16
 MAX_REQUEST_ELEMENTS = 1 << 18
 """Limit on the array elements and tagged fields of one request together.
 
-Kafka holds each array against the bytes that are left, and nothing more: a frame of 100 MiB may name 33 million topics
+Kafka checks each array against the bytes that are left, and nothing more: a frame of 100 MiB may name 33 million topics
 to one of its many threads. Here one loop serves all clients, and an element costs about 1 us to decode and up to 10 us to
 handle. A fetch of 100,000 partitions in as many topics, the largest request that sane clients send, takes 200,000.
 Responses have no such limit: their reader has asked for them.
@@ -54,7 +54,7 @@ class DecoderWriter(Writer):
         return target
 
     def spend(self, count: str) -> None:
-        """Take elements from the budget, whose end is the decoding's end."""
+        """Write the check that these elements do not exceed the budget."""
         self.line(f"budget -= {count}")
         self.line("if budget < 0: raise overdrawn()")
 
@@ -65,7 +65,7 @@ class DecoderWriter(Writer):
             self.line(f"{place} = {self.constant('default', field.default)}")
 
     def fixed(self, run: list[tuple[str, Field]]) -> None:
-        """Neighbouring fields of fixed width in one `struct` call; defaults between them do not part them."""
+        """Read adjacent fields of fixed width in one `struct` call; fields with only a default may lie between them."""
         if not run:
             return
         format_ = struct.Struct(">" + "".join(FIXED[field.kind][0] for _, field in run))

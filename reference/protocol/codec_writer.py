@@ -1,4 +1,4 @@
-"""What both kinds of generated functions share: buffers, varints, widths of fields, and the lines of a function."""
+"""The common part of generated decoders and encoders: buffers, varints, widths of fields, and lines of code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Encoder = Callable[[Any, list[Part]], None]
 
 
 class CodecError(ValueError):
-    """Bytes that are not the message they should be, or a message that its version cannot carry."""
+    """Bytes that are not a message of the expected type, or a message that its version cannot carry."""
 
 
 @lru_cache(maxsize=4096)
 def uuid_of(data: bytes) -> UUID:
-    """The id of 16 bytes. The same few topics' are read again and again."""
+    """The id of 16 bytes, cached: messages have the same few topics' again and again."""
     return UUID(bytes=data) if any(data) else NO_UUID
 
 

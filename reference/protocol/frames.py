@@ -73,9 +73,9 @@ def _learn_form(key: int, version: int) -> Form:
 
 
 def decode_request(frame: Buffer) -> tuple[RequestHeader, Form, memoryview, int]:
-    """Read a request's header; gives it, the form of its body, the frame as a view and the body's position.
+    """Read a request's header; returns it, the form of its body, the frame as a view and the body's position.
 
-    Errors: UnknownApi, UnknownVersion (with the header, for the answer that ApiVersions owes), CodecError.
+    Errors: UnknownApi, UnknownVersion (with the header, for an ApiVersions response), CodecError.
     """
     view = memoryview(frame)
     if len(view) < 4:
@@ -101,13 +101,13 @@ def encode_request(key: int, version: int, correlation_id: int, client_id: str |
 
 @lru_cache(maxsize=256)
 def _rest_of_header(header_version: int, client_id: str | None) -> bytes:
-    """What follows the correlation id in a request's header: nodes send the same one with each request."""
+    """The bytes after the correlation id in a request's header, cached: a node sends the same with each request."""
     header = RequestHeader(client_id=client_id if header_version > 0 else "")
     return encode(header, header_version)[_FIXED_HEADER_BYTES:]
 
 
 def encode_response(key: int, version: int, correlation_id: int, body: Message) -> list[Part]:
-    """A whole response frame as buffers, its size first; slices of files stay what they are."""
+    """A whole response frame as buffers, its size first; slices of files are not read."""
     parts: list[Part] = []
     encode_into(body, version, parts)
     head = b"\x00" if form_of(key, version).response_header_version else b""

@@ -144,7 +144,7 @@ def merge_fields(
     versions: list[int],
     common: dict[str, list[Schema]],
 ) -> None:
-    """Newer releases come first; a field that only an older one has takes its place behind its older neighbour."""
+    """Merge a release's fields. Newer releases come first; a field of an older one is inserted after its neighbour there."""
     before = ""
     for schema in fields:
         kept = into.fields.get(schema["name"]) or insert_after(into, before, MergedField(schema["name"]))
@@ -310,7 +310,7 @@ def write_default(fact: Schema, element: str, is_array: bool, is_struct: bool, l
 
 
 def write_apis(releases: dict[str, dict[str, Schema]], merged: dict[str, MergedMessage]) -> str:
-    """`apis.py`: each API's key and name, and what each release's schemas say of its versions and listeners."""
+    """`apis.py`: each API's key and name, and its versions and listeners in each release's schemas."""
     newest = [*releases.values()][-1]
     names = {message.key: message.name for message in merged.values() if message.kind == "request"}
     names.update({schema["apiKey"]: name for name, schema in newest.items() if schema["type"] == "request"})

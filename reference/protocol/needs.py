@@ -1,8 +1,8 @@
 """What a client must be allowed to do for each API: the table that a broker enforces and that the documentation shows.
 
 A need names an operation, a kind of resource, and where the request names the resources. A need of the cluster, or of a single
-name, refuses the request as a whole; a need of the items of a list refuses these items, and the others are carried out. What a
-client may not see is left out of the response (`hides`).
+name, refuses the request as a whole. A need of a list's items refuses these items, and the others are processed. Items that a
+client may not see are left out of the response (`hides`).
 
 Source: kafka.server.KafkaApis, ControllerApis and AclApis of 4.0, by the methods that the rows name; the table of operations in
 Apache Kafka's documentation, "Authorization and ACLs". What the area ACL judges was confirmed on 4.3.1 and 3.9.2; on 4.3.1 a
@@ -37,7 +37,7 @@ ERRORS = {
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
     USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
-"""Kind of resource -> the error for what may not be done with it."""
+"""Kind of resource -> the error for an operation on it that is not allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Need:
     """Where the names are: `group_id` is a field, `topics[].name` a field of a list's items, `groups[]` a list of names. A field
     that is null needs nothing. Where a version has ids of topics, the names that the ids have count."""
     on_cluster: Operation | None = None
-    """An operation on the cluster that does as well."""
+    """An operation on the cluster that is sufficient instead."""
     versions: str = "0+"
 
     @property
@@ -68,7 +68,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Row:
-    """What one API needs, checked in this order; `source` is the method of Kafka that asks for it."""
+    """The needs of one API, checked in this order; `source` is the method of Kafka that checks them."""
 
     source: str
     needs: tuple[Need, ...]
@@ -176,10 +176,10 @@ NEEDS: dict[int, Row] = {
     81: Row("handleRemoveRaftVoter", on_cluster(ALTER)),
     82: Row("handleUpdateRaftVoter", on_cluster(CLUSTER_ACTION)),
 }  # fmt: skip
-"""API key -> what it needs on a broker's listener, or where only controllers serve it."""
+"""API key -> its needs on a broker's listener; on a controller's, if only controllers serve the API."""
 
 ON_CONTROLLERS: dict[int, Row] = {
     1: Row("handleFetch", on_cluster(CLUSTER_ACTION)),
     60: Row("handleDescribeCluster", on_cluster(ALTER)),
 }
-"""What differs on a controller's listener."""
+"""The rows that differ on a controller's listener."""

@@ -1,4 +1,4 @@
-"""The domain's own names for plain values, so that a signature says what it means.
+"""Domain types for plain values, so that a signature shows its meaning.
 
 Numbers that must not be confused are types of their own to the type checker: an offset where a leader epoch is expected is an
 error. An offset plus a distance is an offset, and the difference of two is a distance; timestamps behave alike. When the code
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         """Version of a partition's registration: grows with every change of it; -1 where none is known."""
 
     class BrokerEpoch(int):
-        """A broker's registration: grows with every start; -1 where a request does not say it (KIP-903)."""
+        """A broker's registration: grows with every start; -1 where a request has none (KIP-903)."""
 
     class NodeId(int):
         """Identity of a broker or controller (`node.id`); -1 where there is none."""
@@ -76,10 +76,10 @@ AT_ONCE = TimestampMs(0)
 """A deadline that has passed."""
 
 NEVER = TimestampMs(2**63 - 1)
-"""The deadline of what is not to be done."""
+"""The deadline of work that is not to be done."""
 
 LONG_AGO = TimestampMs(0)
-"""Stands for the time of what has not happened yet."""
+"""The time of an event that has not happened yet."""
 
 Sequence: TypeAlias = int
 """Number of a record among those of one producer id in one partition; wraps from 2147483647 to 0."""
@@ -100,7 +100,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes that need not be copied to be read."""
 
 NO_UUID = UUID(int=0)
-"""The id that stands for none."""
+"""The id where there is none."""
 
 
 class Chance(Protocol):

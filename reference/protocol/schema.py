@@ -101,7 +101,7 @@ def _versions(text: str) -> Versions:
 
 
 class FieldOptions(TypedDict, total=False):
-    """What Kafka's message files say of a field beside its kind, its versions and its default."""
+    """The properties of a field in Kafka's message files besides its kind, its versions and its default."""
 
     nullable: str
     tagged: str
@@ -175,9 +175,9 @@ T = TypeVar("T", bound=int)
 
 
 class Wire(Generic[T]):
-    """Annotates a field whose number has a type of its own: what is decoded has the type, and any number can be encoded.
+    """Annotates a field with a domain type: a decoded number has the type, and any int can be assigned.
 
-    Judges write numbers that no broker would accept; to convert each of them says nothing.
+    Tests assign numbers that no broker would accept; to convert each of them would add nothing.
     """
 
     if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class MessageTable(type):
         key: int = -1,
         kind: str = "struct",
     ) -> None:
-        """Resolve, once the outermost class stands, the names by which its structures speak of each other."""
+        """Resolve, when the outermost class is complete, the names by which its structures refer to each other."""
         super().__init__(name, bases, namespace)
         if "." in namespace["__qualname__"]:
             return

@@ -1,13 +1,13 @@
-"""The node's one `now`: milliseconds that never run backward and never leap over a deadline.
+"""The node's one `now`: milliseconds that never run backward, and leap ahead only if the wall clock is far ahead.
 
 A node has one time for two purposes: timestamps, which should be the wall clock's, and deadlines, which should know nothing
 of a wall clock that is set. Apache Kafka keeps two clocks for them. Here `now` starts as the wall clock's time
-and goes with the monotonic clock. Where the two come apart, it is led back to the wall clock a tenth faster or slower
-than time passes: a fetch of 500 ms waits 450 to 550 ms, and a step of a minute is made good in ten.
+and follows the monotonic clock. When the wall clock differs, `now` approaches it by running a tenth faster or slower: a fetch of
+500 ms waits 450 to 550 ms, and a difference of a minute is corrected in ten.
 
-Set far ahead, the wall clock is followed at once. A `now` that is an hour late would refuse what producers send
-(message.timestamp.after.max.ms), and a machine that slept so long has lost its clients' sessions anyway. Set far back, it is
-waited for: log-append times must not fall, and a start anchors again.
+`now` follows at once a wall clock that was set far ahead. A `now` that is an hour late would refuse producers' timestamps
+(message.timestamp.after.max.ms), and a machine that slept so long has lost its clients' sessions anyway. `now` slows down for a
+wall clock that was set far back: log append times must not fall. A restart begins with the wall clock's time again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from collections.abc import Callable
 from reference.protocol.primitives import TimestampMs
 
 CHECK_NS = 1_000_000_000
-"""How often the wall clock is looked at."""
+"""How often the wall clock is read."""
 
 SLEW_NS = CHECK_NS // 10
-"""How much of a difference is made good between two looks."""
+"""How much of a difference is corrected between two readings."""
 
 TOLERATED_NS = 1_000_000
-"""A difference that is left alone, and how long a look may take: it says nothing if the process was put aside meanwhile."""
+"""A difference that is not corrected. Also the longest duration of a reading: the process was suspended during a longer one."""
 
 MAX_LAG_NS = 30 * 60 * 1_000_000_000
 """How far `now` may be behind before it leaps: half of what a producer's clock may be ahead of the broker's."""
@@ -40,12 +40,12 @@ class Clock:
         self._monotonic_ns = monotonic_ns
         self._anchored_at = monotonic_ns()
         self._anchor = wall_ns()
-        """What `now` was, in nanoseconds, when the monotonic clock showed `_anchored_at`."""
+        """The value of `now`, in nanoseconds, when the monotonic clock showed `_anchored_at`."""
         self._slew = 0
         """Nanoseconds to gain on the monotonic clock within the CHECK_NS after the anchor; negative to lose."""
 
     def now(self) -> TimestampMs:
-        """The time; no call gives less than the one before."""
+        """The time; no call returns less than the one before."""
         at = self._monotonic_ns()
         if at - self._anchored_at >= CHECK_NS:
             self._anchor_again(at)

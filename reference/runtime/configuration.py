@@ -1,8 +1,8 @@
 """The broker's configuration file: Kafka's `server.properties`, Kafka's names, every wrong line named.
 
 Values are checked twice: each against the table of names (type and bounds), and together by the model below (roles,
-listeners, voters). What the file says wrong comes out as one sentence, `ConfigurationError`. A name that is not in the table
-may be a plugin's: as Kafka does, it is taken, and named in the log (`remarks`).
+listeners, voters). An error of the file raises `ConfigurationError` with one sentence. A name that is not in the table may be a
+plugin's: as in Kafka it is accepted, and named in the log (`remarks`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ZOOKEEPER_SETTINGS = frozenset(
 )
 """Names of Kafka up to 3.9 for brokers that ZooKeeper coordinates: those that have no process.roles."""
 BY_ZOOKEEPER = {"process.roles": "broker"}
-"""What such a broker has besides."""
+"""Further settings of such a broker."""
 
 ASSIGNORS_SETTING = "group.consumer.assignors"
 OWN_PREFIX = "tidegauge."
@@ -102,7 +102,7 @@ class Voter(BaseModel):
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Errors: ValueError for what is no HOST:PORT."""
+    """Parse HOST:PORT. Errors: ValueError."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) <= MAX_PORT:
         raise ValueError(f"controller.quorum.bootstrap.servers: '{text}' is not HOST:PORT")
@@ -120,7 +120,7 @@ def _listeners(value: Any) -> Any:
 
 
 def _metrics_listener(value: Any) -> Any:
-    """An empty host is this machine alone."""
+    """Parse HOST:PORT; an empty host is 127.0.0.1."""
     try:
         listener = Listener.parse(f"METRICS://{value}")
     except ValueError:
@@ -224,7 +224,7 @@ class ServerConfiguration(BaseModel):
 
     @property
     def other_controllers(self) -> list[tuple[str, int]]:
-        """The controllers that the node asks who votes, where controller.quorum.voters does not say it (KIP-853)."""
+        """The controllers that the node asks for the voter set, where controller.quorum.voters is not set (KIP-853)."""
         servers = _list(self.properties.get("controller.quorum.bootstrap.servers", ""))
         found = [_address(each) for each in servers if not self._is_own_controller(each)]
         return [] if self.voters else found
@@ -244,12 +244,12 @@ class ServerConfiguration(BaseModel):
 
     @property
     def data_folders(self) -> list[Path]:
-        """Those of log.dirs."""
+        """The folders of log.dirs."""
         return [Path(each).absolute() for each in self.log_dirs]
 
     @property
     def folders(self) -> list[Path]:
-        """All, each once."""
+        """The folder of the metadata log and those of log.dirs, each once."""
         return [*dict.fromkeys((self.folder, *self.data_folders))]
 
     def is_controller_listener(self, name: str) -> bool:
@@ -264,9 +264,9 @@ class ServerConfiguration(BaseModel):
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
-    """Java's properties.
+    """Parse Java's properties.
 
-    Errors: ConfigurationError that names the line, also for a name that stands there twice.
+    Errors: ConfigurationError that names the line, also for a duplicate name.
     """
     values: dict[str, str] = {}
     for number, name, value in logical_lines(text):
@@ -279,7 +279,7 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
 
 
 def load_configuration(path: Path) -> ServerConfiguration:
-    """Read and check a configuration file. Errors: ConfigurationError with the one line that says what is wrong."""
+    """Read and check a configuration file. Errors: ConfigurationError with a message of one line."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -288,7 +288,7 @@ def load_configuration(path: Path) -> ServerConfiguration:
 
 
 def check_configuration(properties: Mapping[str, str], source: str) -> ServerConfiguration:
-    """Check names, then values, then what they say together. Errors: ConfigurationError."""
+    """Check names, then values, then their combination. Errors: ConfigurationError."""
     for name, text in properties.items():
         definition = BROKER.get(name)
         if definition is None:
@@ -356,7 +356,7 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
 
 
 def remarks(configuration: ServerConfiguration) -> list[str]:
-    """What an operator is to know of a configuration that can be run: a sentence for the log each."""
+    """Warnings about a valid configuration for the log, one sentence each."""
     controllers = map(str.upper, configuration.controller_listener_names)
     listeners = {*(each.name for each in configuration.listeners), *controllers}
     found = [

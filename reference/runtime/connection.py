@@ -1,11 +1,11 @@
 """One client's socket: frames in, responses out, one request at a time.
 
 Kafka answers the requests of a connection in their order and takes the next one when the answer before it is written
-(FRM-02). So a connection here is in one of three states: *reading* (frames are taken as they come), *asking* (the node has a
-request of it, perhaps parked), *writing* (the socket does not take the answers as fast as they come). Only *reading*
-reads, which bounds the memory of a client that sends much and reads nothing. The event loop is asked to look at the socket no
-more only when more comes in another state: a client that waits for its answer costs no call for that. Answers to requests that
-came in one piece are sent in one piece.
+(FRM-02). So a connection here is in one of three states: *reading* (it handles frames as they arrive), *asking* (the node has
+one of its requests, perhaps delayed), *writing* (the socket accepts less than there is to send). It receives only in *reading*,
+which bounds the memory of a client that sends much and reads nothing. It unregisters from the event loop only when bytes arrive
+in another state: a client that waits for its response costs no such call. Responses to requests that arrived together are sent
+together.
 
 Bytes are received into one buffer that all connections share; a frame that is whole in there is handled in place. A
 larger frame moves into a buffer of its own that grows with what really arrives, never to more than four times of it (eight,
@@ -27,20 +27,20 @@ from reference.protocol.schema import FileSlice
 from reference.runtime.frame_buffers import FrameBuffers
 
 LEAST_FRAME_BUFFER = 16 * 1024
-"""Bytes that a frame which has come in part may have at any rate."""
+"""The least buffer of a frame that has arrived in part."""
 
 MAX_GATHERED_BYTES = 64 * 1024
-"""Answers that wait while requests that came with theirs are handled; what is more is sent first."""
+"""Bytes of responses that may wait while requests that arrived with theirs are handled; above it they are sent."""
 
 SMALL_ANSWER_BYTES = 32 * 1024
-"""Of an answer whose slices are read."""
+"""The largest response whose slices are read, to send it in one piece."""
 
 MAX_SENDMSG_PARTS = 64
 """Buffers handed to one `sendmsg`; the system allows 1,024, short lists are cheaper to cut after a partial send."""
 
 
 TLS_HANDSHAKE = 0x1603
-"""A size that begins so is the first message of TLS, sent to a listener without."""
+"""A frame size with these first bytes is a TLS handshake, sent to a listener without TLS."""
 
 MSG_MORE = getattr(socket, "MSG_MORE", 0x8000)
 """Linux's number, which PyPy has no name for."""
@@ -49,7 +49,7 @@ _SIZE = struct.Struct(">i")
 
 
 class SendableSlice(FileSlice, Protocol):
-    """A slice of a file that the runtime can send and must give back."""
+    """A slice of a file that the runtime can send and must release."""
 
     position: int
 
@@ -73,13 +73,13 @@ class Loop(Protocol):
 
 
 class Server(Protocol):
-    """What a connection reports to its server."""
+    """The interface by which a connection reports to its server."""
 
     frame_buffers: FrameBuffers
     max_request_bytes: int
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
-        """A whole request has come; its bytes are valid during the call only."""
+        """A complete request has arrived; its bytes are valid during the call only."""
         ...
 
     def on_closed(self, connection: Connection, reason: str) -> None: ...
@@ -106,16 +106,16 @@ class Connection:
         self.closed = False
         self.last_active_ms = server.monotonic_ms()
         self._pending: memoryview | None = None
-        """Received and not yet handled: the beginning of a frame, or whatever came while the connection did not read."""
+        """Bytes received and not yet handled: the beginning of a frame, or bytes that a busy connection could not handle."""
         self._filled = 0
         """Bytes of `_pending` that have been received."""
         self._out: list[OutPart] = []
         self._slice_sent = 0
         """Bytes of the slice at the head of `_out` that have been sent."""
         self._gathering = False
-        """Whether more has come already, so that the answer need not be sent by itself."""
+        """Whether another request has arrived already, so that the response can be sent with the next one."""
         self._gathered = 0
-        """Bytes of the answers that wait for it."""
+        """Bytes of the responses that wait for the next one."""
         self._asking = False
         self._muted = False
         """Whether nothing is read for a while: the client has used more than its quota."""
@@ -125,7 +125,7 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        """Whether the client is owed an answer, or a part of one, or is muted."""
+        """Whether a response is pending or not completely sent, or the client is muted."""
         return self._asking or bool(self._out) or self._muted
 
     # ---- receiving
@@ -160,7 +160,7 @@ class Connection:
             self._take_pending()
 
     def _receive(self, buffer: memoryview) -> int:
-        """Bytes that have come, 0 at the end. Errors: BlockingIOError where there are none, OSError."""
+        """Receive into the buffer; returns the number of bytes, 0 at the end. Errors: BlockingIOError for none yet, OSError."""
         return self._socket.recv_into(buffer)
 
     def _take_frames(self, data: memoryview) -> None:
@@ -200,7 +200,7 @@ class Connection:
         return False
 
     def _room(self, pending: memoryview) -> memoryview:
-        """Where the next bytes of the frame in `_pending` go."""
+        """The buffer for the next bytes of the frame in `_pending`."""
         filled = self._filled
         if filled == len(pending):
             self._pending = self._with_room(pending)
@@ -209,14 +209,14 @@ class Connection:
         return pending[filled : min(len(pending), _frame_end(pending[:filled]))]
 
     def _with_room(self, begun: memoryview) -> memoryview:
-        """A copy with room for more of the frame that begins here: it grows with what has come, and never past the frame."""
+        """A copy with room for more of the frame that begins here: it grows with the received bytes, up to the frame's."""
         size = min(_frame_end(begun), max(LEAST_FRAME_BUFFER, 4 * len(begun)))
         grown = self._server.frame_buffers.take(max(size, len(begun)))
         copy_into(grown, begun)
         return grown
 
     def _take_pending(self) -> None:
-        """Handle the frame in `_pending` when all of it has come."""
+        """Handle the frame in `_pending` when it is complete."""
         pending = self._pending
         assert pending is not None
         if self._filled < 4:
@@ -226,7 +226,7 @@ class Connection:
             self._take_own(pending[: self._filled])
 
     def _take_own(self, data: memoryview) -> None:
-        """Handle the frames in a buffer of this connection's own, which the next frame may have when none is left in it."""
+        """Handle the frames in the connection's own buffer, and give the buffer back when no frame is left in it."""
         self._pending = None
         self._take_frames(data)
         if self._pending is None or self._pending.obj is not data.obj:
@@ -235,7 +235,7 @@ class Connection:
     # ---- sending
 
     def respond(self, parts: list[OutPart] | None) -> None:
-        """Send the answer to the request at hand (none for acks=0) and take the next request when it is written."""
+        """Send the response to the current request (none for acks=0), and take the next request when it is written."""
         if self.closed:
             _release(parts or [])
             return
@@ -258,7 +258,7 @@ class Connection:
         self._go_on_if_idle()
 
     def mute(self) -> None:
-        """Take no request after the one at hand until `unmute`."""
+        """Take no request after the current one until `unmute`."""
         self._muted = True
 
     def unmute(self) -> None:
@@ -266,13 +266,13 @@ class Connection:
         self._go_on_if_idle()
 
     def _send_gathered(self) -> None:
-        """No more whole frames are at hand, or none will be taken: what was answered so far goes out."""
+        """Send the responses so far: no further whole frame has arrived, or none will be handled."""
         self._gathering, self._gathered = False, 0
         if self._out and not self._writing:
             self._send()
 
     def _go_on_if_idle(self) -> None:
-        """Take the next request when nothing is owed to the client."""
+        """Take the next request when the connection is not busy."""
         if self.busy or self.closed:
             return
         if self._pending is None:
@@ -281,7 +281,7 @@ class Connection:
             self._loop.call_soon(self._continue)
 
     def _continue(self) -> None:
-        """Go on with what had come while the connection did not read."""
+        """Handle bytes that were received and kept while the connection was busy."""
         if self.closed or self.busy or self._pending is None:
             return
         self._take_own(self._pending[: self._filled])
@@ -289,7 +289,7 @@ class Connection:
             self._resume()
 
     def _send(self) -> None:
-        """Write what the socket takes now; the rest waits for it to become writable."""
+        """Send as much as the socket accepts now; the rest waits until the socket is writable."""
         fd = self._socket.fileno()
         out = self._out
         try:
@@ -350,7 +350,7 @@ class Connection:
     # ---- closing
 
     def close(self, reason: str) -> None:
-        """Drop the connection; what the socket does not take at once is lost. Calling it twice is harmless."""
+        """Drop the connection; bytes that the socket does not accept at once are lost. Calling it twice is harmless."""
         if self._gathering:
             self._send_gathered()
         if self.closed:
@@ -371,7 +371,7 @@ class Connection:
 
 
 def _frame_end(begun: memoryview) -> int:
-    """Bytes up to the end of the frame that begins here; up to the end of its size where that has not come."""
+    """Bytes up to the end of the frame that begins here; up to the end of its size where that is incomplete."""
     return 4 if len(begun) < 4 else 4 + _SIZE.unpack_from(begun)[0]
 
 

@@ -1,4 +1,4 @@
-"""How many connections a node takes: of all clients, of a listener's, and of one address.
+"""Limits on a node's connections: of all clients, of one listener, and of one address.
 
 Source: kafka.network.ConnectionQuotas; max.connections (KIP-402), max.connections.per.ip and its overrides.
 """
@@ -12,17 +12,17 @@ from reference.controller.configs import Configuration
 
 
 class ConnectionLimits:
-    """Counts the connections that are open, and says whether there is room for one more."""
+    """Counts the open connections, and decides whether one more is allowed."""
 
     def __init__(self, configuration: Configuration, most: int | None = None) -> None:
-        """`most` are the connections that files can be had for, where those are fewer than max.connections."""
+        """`most` is the limit by open files, where that is below max.connections."""
         self._configuration = configuration
         self._most = most
         self._by_listener: Counter[str] = Counter()
         self._by_host: Counter[str] = Counter()
 
     def refuses(self, listener: str, host: str) -> str | None:
-        """The setting that leaves no room for a connection of this address; None where there is room."""
+        """The setting whose limit a further connection of this address exceeds; None where it is allowed."""
         integer = self._configuration.integer
         if self._by_listener.total() >= min(self._most or integer("max.connections"), integer("max.connections")):
             return "max.connections"

@@ -30,11 +30,11 @@ MOST_OPEN = Shares(MOST_OPEN_FILES, MOST_OPEN_MAPS)
 """Where there is no limit."""
 
 SPARE = 64
-"""Listeners, the event loop, other nodes, checkpoints that are being written."""
+"""Descriptors for listeners, the event loop, other nodes, and checkpoints that are being written."""
 
 
 def raise_file_limit() -> int:
-    """Raise the soft limit to the hard one (RLIMIT_NOFILE); gives what then holds."""
+    """Raise the soft limit to the hard one (RLIMIT_NOFILE); returns the resulting limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -42,7 +42,7 @@ def raise_file_limit() -> int:
 
 
 def shares_of(limit: int, disks: int) -> Shares:
-    """What each disk may hold open. Log files and connections get the same, and indexes at most a quarter."""
+    """How many files and maps each disk may hold open. Log files and connections get the same, and indexes at most a quarter."""
     if limit == resource.RLIM_INFINITY:
         return MOST_OPEN
     left = max(0, limit - SPARE) // max(1, disks)
@@ -51,7 +51,7 @@ def shares_of(limit: int, disks: int) -> Shares:
 
 
 def check_limit(limit: int, folders: Sequence[Path]) -> tuple[str, str]:
-    """What to log of the limit and the segments that are in the folders: a level and a sentence.
+    """The log line about the limit and the segments in the folders: a level and a sentence.
 
     Errors: ConfigurationError where hardly any log file could stay open.
     """

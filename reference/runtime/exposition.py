@@ -24,7 +24,7 @@ READ_TIMEOUT_S = 5.0
 
 
 class NodeCollector(Collector):
-    """Reads a node and its shell at the moment of the question."""
+    """Reads the metrics of a node and its shell when Prometheus asks for them."""
 
     def __init__(self, metrics: Metrics, node: Node) -> None:
         self._metrics = metrics

@@ -15,7 +15,7 @@ MOST_FLUSHES = 2
 
 
 class FlushThreads:
-    """Carries out flushes, and has the node learn of their end as of any event."""
+    """Runs flushes in threads, and reports their end to the node as an event."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, let_node: Callable[[Callable[[], None]], None]) -> None:
         self._loop = loop
@@ -23,7 +23,7 @@ class FlushThreads:
         self._threads = ThreadPoolExecutor(MOST_FLUSHES, "flush")
 
     def run(self, flush: PendingFlush) -> None:
-        """Wait for the disk in a thread. Errors: OSError, where the files cannot be had."""
+        """Wait for the disk in a thread. Errors: OSError, where the files cannot be opened."""
         waits = flush.waits()
 
         def wait() -> None:
@@ -38,5 +38,5 @@ class FlushThreads:
         self._threads.submit(wait)
 
     def close(self) -> None:
-        """Wait for the flushes that have begun; nothing learns of their end any more."""
+        """Wait for the flushes that have begun; their end is not reported any more."""
         self._threads.shutdown(cancel_futures=True)

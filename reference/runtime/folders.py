@@ -52,7 +52,7 @@ def new_cluster_id() -> str:
 
 
 def validate_cluster_id(text: str) -> str:
-    """Errors: ConfigurationError when it is not 16 bytes of url-safe base64."""
+    """Check a cluster id. Errors: ConfigurationError when it is not 16 bytes of url-safe base64."""
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
@@ -70,9 +70,9 @@ def format_folders(
     first: FirstVoters | None = None,
     credentials: Sequence[UserScramCredentialRecord] = (),
 ) -> None:
-    """Make the folders this node's, the metadata log's at last; those that are formatted already stay as they are.
+    """Format the folders for this node, the metadata log's last; formatted ones are not changed.
 
-    `first` are the voters to begin with; None where the configuration names them. A new cluster begins with the credentials that
+    `first` are the first voters; None where the configuration names them. A new cluster begins with the credentials that
     its first active controller was formatted with (KIP-900).
 
     Errors: ConfigurationError when one is another cluster's, or formatted already (unless that is ignored).
@@ -106,7 +106,7 @@ def format_folders(
 
 
 def lock_folders(configuration: ServerConfiguration, open_files: contextlib.ExitStack) -> dict[Path, Unreadable | None]:
-    """Make the folders, and hold their locks; of those that cannot be locked, why.
+    """Create and lock the folders; returns for each the error that made it unreadable, or None.
 
     Errors: ConfigurationError when another process holds one, a folder is named twice, or the metadata log's is unreadable.
     """
@@ -143,10 +143,11 @@ def open_folders(
     logger: logging.Logger,
     id_of_cluster: Callable[[str], str] = str,
 ) -> tuple[str, dict[Path, MetaProperties | Unreadable]]:
-    """The cluster's id and what each folder is. New folders are formatted here where the cluster has one voter, or ZooKeeper
-    coordinates it.
+    """The cluster's id, and each folder's meta.properties or error.
 
-    `id_of_cluster` is given the folder's cluster id, or one that could be a new cluster's, and returns the cluster's.
+    New folders are formatted here where the cluster has one voter, or ZooKeeper coordinates it.
+
+    `id_of_cluster` maps the folder's cluster id, or a new one for an unformatted folder, to the cluster's id.
 
     Errors: ConfigurationError for a folder that is not formatted, or is another node's, and for two of the same id.
     """
@@ -188,7 +189,7 @@ def open_folders(
 
 
 def _read(configuration: ServerConfiguration, folder: Path) -> MetaProperties | Unreadable | None:
-    """Errors: ConfigurationError for the metadata log's folder where it cannot be read."""
+    """A folder's meta.properties, or the error. Errors: ConfigurationError where the metadata log's cannot be read."""
     try:
         return read_meta_properties(PosixDisk(), folder)
     except (OSError, CorruptFile) as error:
@@ -205,14 +206,14 @@ def _is_new(configuration: ServerConfiguration, found: Mapping[Path, MetaPropert
 
 
 def _require_empty(folders: Mapping[Path, object] | list[Path]) -> None:
-    """Errors: ConfigurationError for a folder with files of which a process that was killed as it formatted wrote none."""
+    """Errors: ConfigurationError for a folder with files that an interrupted formatting cannot have left."""
     for folder in folders:
         if _foreign(folder):
             raise ConfigurationError(f"{folder} is neither formatted nor empty: it may be another program's data")
 
 
 def _foreign(folder: Path) -> set[str]:
-    """The names in a folder that formatting leaves in none."""
+    """The names in a folder that formatting cannot have left."""
     return {entry.name for entry in folder.iterdir()} - {LOCK_FILE, META_PROPERTIES, META_PROPERTIES + TEMPORARY}
 
 
@@ -222,7 +223,7 @@ def _with_id(
     meta: MetaProperties,
     others: Mapping[Path, MetaProperties | Unreadable],
 ) -> MetaProperties:
-    """A folder that belongs to this node, with an id, which is made where it has none. Errors: ConfigurationError."""
+    """The meta.properties of a folder of this node, with a new directory id where it has none. Errors: ConfigurationError."""
     known = meta if meta.directory_id != NO_UUID else meta._replace(directory_id=uuid.uuid4())
     _check(configuration, folder, known, others)
     if known is not meta:
@@ -271,7 +272,7 @@ def log_manager(
 
 
 def run_side_by_side(acts: Sequence[Act]) -> None:
-    """In several threads, which stay: a node that takes up thousands of replicas needs them a hundred times a second.
+    """Run acts in the threads of a kept pool: a node that opens thousands of replicas calls it a hundred times a second.
 
     Errors: OSError, of the first that failed.
     """

@@ -24,13 +24,13 @@ class FirstVoters:
 
     directory: UUID
     voters: VoterSet | None = None
-    """None for a node that asks the others who votes."""
+    """None for a node that asks other nodes for the voter set."""
 
 
 def controller_endpoints(
     configuration: ServerConfiguration, ports: dict[str, int] | None = None
 ) -> tuple[Endpoint, ...]:
-    """Where other nodes reach this node's controller; `ports` are those that were bound, for a port of 0."""
+    """The addresses of this node's controller for other nodes; `ports` are the bound ones, for a port of 0."""
     found: list[Endpoint] = []
     for listener in configuration.listeners:
         if configuration.is_controller_listener(listener.name):
@@ -41,7 +41,7 @@ def controller_endpoints(
 
 
 def standalone(configuration: ServerConfiguration) -> FirstVoters:
-    """This node is the only voter. Errors: ConfigurationError."""
+    """Voters with this node alone. Errors: ConfigurationError."""
     _refuse_static(configuration, "--standalone")
     _require_controller(configuration, "--standalone")
     directory = uuid.uuid4()
@@ -64,7 +64,7 @@ def initial_controllers(configuration: ServerConfiguration, text: str) -> FirstV
 
 
 def no_initial_controllers(configuration: ServerConfiguration) -> FirstVoters:
-    """This node asks the others who votes. Errors: ConfigurationError where it knows of no other."""
+    """No voters: this node asks others for them. Errors: ConfigurationError where no other node is configured."""
     _refuse_static(configuration, "--no-initial-controllers")
     if not configuration.other_controllers:
         raise ConfigurationError("--no-initial-controllers: controller.quorum.bootstrap.servers names no other node")

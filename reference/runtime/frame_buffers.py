@@ -1,29 +1,29 @@
 """Buffers that requests are received into.
 
-All connections share one. A frame that comes in parts gets one of its own, and the next such frame gets it after that. A new
+All connections share one. A frame that arrives in parts gets its own buffer, which a later frame reuses. A new
 buffer for each frame of 250 KB costs pages that the system must clear, and on PyPy a collection of all objects every 70 MB.
 """
 
 SHARED_BYTES = 1024 * 1024
 
 MAX_KEPT = 16
-"""Buffers."""
+"""The most buffers that are kept."""
 MAX_KEPT_BYTES = 1024 * 1024
-"""Of a buffer that is kept."""
+"""The largest buffer that is kept."""
 UNIT_BYTES = 16 * 1024
-"""Sizes are multiples of it, so that frames of nearly one size find each other's."""
+"""Sizes are multiples of it, so that frames of nearly one size can reuse each other's buffers."""
 
 
 class FrameBuffers:
-    """Those of one server."""
+    """The buffers of one server."""
 
     def __init__(self, shared_bytes: int = SHARED_BYTES) -> None:
         self.shared = memoryview(bytearray(shared_bytes))
-        """What is received by any connection; nothing else is received before it is handled or copied."""
+        """Receives the bytes of any connection, which are handled or copied before the next receive."""
         self._kept: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """A buffer of at least so many bytes, whatever they are; one that was kept is not larger than twice of it."""
+        """A buffer of at least `size` bytes with any content; a reused one has at most twice as many."""
         if size < UNIT_BYTES:
             return memoryview(bytearray(size))
         for i, buffer in enumerate(self._kept):

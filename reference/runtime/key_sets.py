@@ -1,4 +1,4 @@
-"""Sets of public keys for tokens (JWKS): read from a file once, or from an HTTP server again and again.
+"""Sets of public keys for tokens (JWKS): read once from a file, or periodically from an HTTP server.
 
 Source: org.apache.kafka.common.security.oauthbearer.internals.secured (VerificationKeyResolverFactory, RefreshingHttpsJwks).
 """
@@ -32,7 +32,7 @@ def read_keys(url: str) -> KeySet:
 
 
 class KeySets:
-    """The keys of one listener, and when they are looked for again."""
+    """The keys of one listener, and their refresh."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class KeySets:
         found: Callable[[str, KeySet], None],
         log: Callable[[str, str], None],
     ) -> None:
-        """Read the keys, which `found` gets. Errors: WrongSecurity."""
+        """Read the keys and pass them to `found`. Errors: WrongSecurity."""
         self._settings, self._listener, self._found, self._log = settings, listener, found, log
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -50,7 +50,7 @@ class KeySets:
         found(listener, read_keys(settings.keys_url))
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look again from time to time, where the keys are not a file's."""
+        """Refresh the keys periodically, unless they are a file's."""
         if not self._settings.keys_url.startswith("file:"):
             self._loop = loop
             self._rest()
@@ -60,7 +60,7 @@ class KeySets:
         self._timer = self._loop.call_later(self._settings.refresh_ms / 1000, self._look)
 
     def look(self) -> None:
-        """A key is not known: look now, but not more often than the least time between two looks."""
+        """Refresh now, for an unknown key, but not before the retry backoff since the last refresh has passed."""
         if time.monotonic() - self._looked_at >= self._settings.backoff_ms / 1000:
             self._look()
 

@@ -15,9 +15,9 @@ from typing import TextIO
 
 WINDOW_S = 10.0
 LINES = 20
-"""Of one cause in one window."""
+"""Lines of one cause that are written in one window."""
 MOST_CAUSES = 1_000
-"""Of a window: lines of further ones are counted as one cause."""
+"""Limit of causes in a window: lines of further ones are counted as one cause."""
 
 NUMBERS = re.compile(r"\d+")
 OTHERS = "other lines"

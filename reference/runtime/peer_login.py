@@ -21,19 +21,19 @@ RENEWED_AFTER = 0.85
 
 
 class LoginFailed(Exception):
-    """The other node refuses this one, or is not what it says it is."""
+    """The other node refuses this node, or its own proof of identity is wrong."""
 
 
 @dataclass(slots=True)
 class PeerLogin:
-    """One authentication: `first` is sent, then what `take` makes of each answer, until `is_done`."""
+    """One authentication: send `first`, then the result of `take` for each response, until `is_done`."""
 
     mechanism: str
     user: str
     password: str = field(repr=False)
     is_done: bool = False
     session_ms: int = 0
-    """How long the other node takes requests before this one is to authenticate again; 0 for ever."""
+    """How long the other node accepts requests before this one must authenticate again; 0 for ever."""
     _scram: ScramExchange | None = field(default=None, repr=False)
     _key: int = 0
 
@@ -42,7 +42,7 @@ class PeerLogin:
         return self._ask(SaslHandshakeRequest(mechanism=self.mechanism), HANDSHAKE_VERSION)
 
     def take(self, frame: bytes) -> bytes | None:
-        """The frame that goes on after an answer; None when there is no more to say. Errors: LoginFailed."""
+        """The next frame after a response; None when there is none. Errors: LoginFailed."""
         version = HANDSHAKE_VERSION if self._key == SaslHandshakeRequest.KEY else AUTHENTICATE_VERSION
         try:
             _, answer = decode_response(self._key, version, frame)

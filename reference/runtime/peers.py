@@ -28,7 +28,7 @@ MAX_ANSWER_BYTES = 100 * 1024 * 1024
 """socket.request.max.bytes' default; no answer that we ask for is larger."""
 
 LEAST_ANSWER_BUFFER = 16 * 1024
-"""Bytes that an answer which has come in part may have at any rate."""
+"""The least buffer of a response that has arrived in part."""
 
 Channel = tuple[NodeId, str]
 
@@ -37,13 +37,13 @@ class Listener(Protocol):
     """The listener for answers and failures."""
 
     def on_answer(self, channel: Channel, frame: Buffer) -> None:
-        """An answer has wholly come; its bytes are valid during the call only."""
+        """A complete response has arrived; its bytes are valid during the call only."""
         ...
 
     def on_unreachable(self, channel: Channel, reason: str) -> None: ...
 
     def on_refused(self, channel: Channel, reason: str) -> None:
-        """Another node cannot be asked securely; `on_unreachable` follows."""
+        """TLS or SASL with another node failed; `on_unreachable` follows."""
         ...
 
 
@@ -61,7 +61,7 @@ class _Way:
         return cls(tls, peer_login(properties, listener, mechanism_setting(properties, listener)))
 
     def new_login(self) -> PeerLogin | None:
-        """Of a new connection, or a new session on one; None without SASL."""
+        """The authentication of a new connection, or of a new session on one; None without SASL."""
         return PeerLogin(*self.login) if self.login is not None else None
 
 
@@ -94,7 +94,7 @@ class PeerConnections:
         return self._ways[listener]
 
     def hang_up(self, channel: Channel) -> None:
-        """Close a connection without a word to the node."""
+        """Close a connection without a report to the node."""
         connection = self._connections.pop(channel, None)
         if connection is not None:
             connection.close()
@@ -138,9 +138,9 @@ class _PeerConnection(asyncio.BufferedProtocol):
         """When to authenticate again, by the event loop's clock."""
         self._buffers = buffers
         self._buffer = buffers.shared
-        """Of this connection alone while an answer has come in part. Nothing else receives before what came is handled."""
+        """The shared buffer, or the connection's own while a response has arrived in part."""
         self._filled = 0
-        """Bytes of `_buffer` that have come."""
+        """Bytes of `_buffer` that have been received."""
         self._closed = False
 
     def open(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
@@ -161,7 +161,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        """Send what waits; where the session is old, a new one comes first, when nothing is unanswered any more."""
+        """Send waiting frames. An old session is renewed before, as soon as no request is unanswered."""
         if self._transport is None or self._login is not None:
             return
         if self._renewed_at is not None and asyncio.get_running_loop().time() >= self._renewed_at:

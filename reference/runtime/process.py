@@ -44,7 +44,7 @@ from reference.storage.errors import CorruptFile, LogError
 def run_broker(configuration: ServerConfiguration) -> None:
     """Serve until a signal ends it.
 
-    Errors: ConfigurationError for what stands in the way: address in use, folder locked, damaged or another node's.
+    Errors: ConfigurationError for an address in use, or a folder that is locked, damaged or another node's.
     """
     compile_early()
     logger = make_logger(configuration)
@@ -84,7 +84,7 @@ def run_broker(configuration: ServerConfiguration) -> None:
 
 
 def _id_of_cluster(configuration: ServerConfiguration) -> Callable[[str], str]:
-    """Where the cluster's id comes from: the folder, or ZooKeeper, which must be there. Errors: ConfigurationError."""
+    """A function from the folder's cluster id to the cluster's, which ZooKeeper may decide. Errors: ConfigurationError."""
     hosts = configuration.zookeeper
     if hosts is None:
         return str
@@ -170,7 +170,7 @@ async def _serve(
 
 
 def speaker(logger: logging.Logger) -> Callable[[str, str], None]:
-    """The node's and the server's way to log: a level's name and a sentence."""
+    """The log function of node and server: takes a level's name and a sentence."""
     levels = logging.getLevelNamesMapping()
     return lambda level, message: logger.log(levels[level.upper()], "%s", message)
 

@@ -1,4 +1,4 @@
-"""What a node does where PyPy executes it; with CPython nothing.
+"""Settings of PyPy's compiler and collector; on CPython the functions do nothing.
 
 PyPy compiles what is executed often, and a node's requests take many ways: with PyPy's own settings three nodes need thousands
 of requests until they are fast.

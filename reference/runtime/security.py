@@ -83,11 +83,11 @@ AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?!max\.)[^.]+\.(?=sasl\.|connections\.))?")
-"""What comes before a setting that is one listener's, or one mechanism's on it."""
+"""The prefix of a setting of one listener, or of one mechanism on it."""
 
 
 def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | None]) -> str | None:
-    """The sentence that refuses the first line that asks for what is not served; None where none does."""
+    """The sentence that refuses the first line with a feature that is not served; None where there is none."""
     served = SERVED | OF_BEARERS if has_bearers(properties) else SERVED
     for name, value in properties.items():
         own = OF_LISTENER.sub("", name)
@@ -170,7 +170,7 @@ def refused_listener(properties: Mapping[str, str], own: Iterable[str], controll
 
 
 def check_served(properties: Mapping[str, str], listener: str) -> None:
-    """Errors: WrongSecurity, where this node cannot serve a listener as the file says."""
+    """Check that this node can serve a listener as configured. Errors: WrongSecurity."""
     sasl = sasl_of(properties, listener)
     if sasl is not None and sasl.bearer is not None and sasl.bearer.keys_url.startswith("file:"):
         read_keys(sasl.bearer.keys_url)
@@ -184,7 +184,7 @@ def check_served(properties: Mapping[str, str], listener: str) -> None:
 
 
 def check_client(properties: Mapping[str, str], listener: str) -> None:
-    """Errors: WrongSecurity, where this node cannot connect to such a listener of others."""
+    """Check that this node can connect to other nodes' listener of this name. Errors: WrongSecurity."""
     if protocols_of(properties)[listener].endswith("SSL"):
         client_context(properties, listener)
 

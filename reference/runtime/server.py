@@ -1,7 +1,7 @@
-"""The shell around a node: asyncio sockets, the clock, the timer, and the carrying out of effects.
+"""The shell around a node: asyncio sockets, the clock, the timer, and the execution of effects.
 
-Everything happens in one thread: the event loop calls the node, which returns at once. A connection's request is handed
-over when it has wholly come; effects are carried out before the next event is looked at.
+Everything happens in one thread: the event loop calls the node, which returns at once. A connection's request is passed
+on when it has arrived completely; effects are executed before the next event is handled.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ IDLE_CHECK_MS, LATE_MS = 5_000, 200
 """A timer that is LATE_MS late was kept waiting by a step that took long."""
 
 CONTROLLED_SHUTDOWN_MS = 30_000
-"""How long a broker waits for leave to stop; Kafka's gives up after as long (KafkaServer's three tries)."""
+"""How long a broker waits for permission to stop, as long as Kafka's (KafkaServer's three tries)."""
 
 PERCENT_PER_NS = 100 / 1_000_000_000
 
 SYSTEM_BUFFER = -1
-"""As a socket's buffer size: what the system gives it."""
+"""As a socket's buffer size: the system's default."""
 
 METRICS_BACKLOG = 10
 LISTENERS = "listeners"
@@ -58,8 +58,8 @@ Logger = Callable[[str, str], None]
 class BoundListener:
     """A bound socket and the name of its listener; the sockets that it accepts inherit their receive buffer.
 
-    It is bound first of all, so that an address that cannot be had leaves no formatted folder, and it listens last: a client
-    that is let in meets a node that has opened its folder.
+    It is bound before anything else, so that an unavailable address leaves no formatted folder. It listens last, so that an
+    accepted client finds a node with open folders.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class BoundListener:
 
 
 def bind_listeners(configuration: ServerConfiguration) -> list[BoundListener]:
-    """Bind every listener before anything is started. Errors: ConfigurationError for an address that cannot be had."""
+    """Bind every listener before anything is started. Errors: ConfigurationError for an unavailable address."""
     backlog = max(1, int(configuration.properties.get("socket.listen.backlog.size", "50")))
     # Kafka's default is 102,400 bytes. Here that cuts a request of 250 KB in three and doubles what it costs, so that the
     # system's own choice, which grows with the load, stays where the file does not say otherwise.
@@ -135,7 +135,7 @@ class ZooKeeperDriver(Protocol):
 
 
 class NodeBroken(Exception):
-    """The node can do nothing more, and only another start helps."""
+    """The node cannot continue; only a restart helps."""
 
 
 class Server:
@@ -177,7 +177,7 @@ class Server:
             name: settings.max_receive_bytes if settings is not None else self.max_request_bytes
             for name, settings in sasl.items()
         }
-        """Of the requests of a client that has not authenticated, by listener."""
+        """The request size limit of a client that has not authenticated, by listener."""
         self._key_sets = {
             name: KeySets(settings.bearer, name, node.take_keys, log)
             for name, settings in sasl.items()
@@ -185,10 +185,10 @@ class Server:
         }
         self._peers = PeerConnections(self, properties, log)
         self.zookeeper: ZooKeeperDriver | None = None
-        """What carries out the effects on ZooKeeper, where that coordinates."""
+        """Executes the effects on ZooKeeper, where ZooKeeper coordinates."""
         self._coordinated: ZooKeeperNode | None = None
         self._refusals: dict[NodeId, str] = {}
-        """The last reason for which each other node could not be asked."""
+        """The last TLS or SASL error of each other node."""
         self._next_id = 1
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -201,11 +201,11 @@ class Server:
         is due while the event loop ends."""
 
     def attach(self, zookeeper: ZooKeeperDriver, node: ZooKeeperNode) -> None:
-        """From now on ZooKeeper's client carries out what this node asks of it."""
+        """Let ZooKeeper's client execute this node's effects on ZooKeeper."""
         self.zookeeper, self._coordinated = zookeeper, node
 
     def on_zookeeper(self, event: ZooKeeperEvent) -> None:
-        """Something has come from ZooKeeper."""
+        """Pass an event from ZooKeeper to the node."""
         node = self._coordinated
         if node is not None:
             self._let_node(lambda: node.zookeeper_event(event, self._now()))
@@ -253,7 +253,7 @@ class Server:
             raise NodeBroken(self.node.failure)
 
     def _check_registration(self) -> None:
-        """A broker that no controller wants, or finds, ends and leaves it to its operator (BrokerLifecycleManager)."""
+        """Stop a broker that no controller has registered within the timeout (BrokerLifecycleManager)."""
         if self.node.is_broker and self.node.membership.broker_epoch < 0 and not self._is_stopping:
             self._is_unregistered = True
             self._stopped.set()
@@ -263,10 +263,10 @@ class Server:
             self.node.shut_down(self._now())
         except LogError as error:
             self._log("error", f"the end was not clean: {error}")
-        self._carry_out()  # a leader's farewell to its voters
+        self._carry_out()  # a leader's EndQuorumEpoch to its voters
 
     def stop(self) -> None:
-        """Stop serving: others take over first, if there are others; `run` returns when everything is flushed."""
+        """Begin a controlled shutdown, in which other brokers take over; `run` returns when everything is flushed."""
         self._is_stopping = True
         self._let_node(lambda: self.node.leave(self._now(), CONTROLLED_SHUTDOWN_MS))
 
@@ -296,7 +296,7 @@ class Server:
                 return
 
     def _close_later(self, sock: socket.socket, listener: str, host: str, throttle_ms: int) -> None:
-        """Close a connection that came too early after others of its address, when it would have been in time (KIP-612)."""
+        """Close a connection that exceeds its address's creation rate, after the throttle time (KIP-612)."""
         assert self._loop is not None
         self._limits.opened(listener, host)
 
@@ -307,7 +307,7 @@ class Server:
         self._loop.call_later(throttle_ms / 1000, close)
 
     def _rests(self, listener: BoundListener) -> bool:
-        """Whether the listener accepts nothing for a while: connections came faster than they may."""
+        """Pause a listener whose connections exceed its creation rate; returns whether it is paused."""
         assert self._loop is not None
         throttle_ms = self.node.quotas.throttle_listener(listener.name, listener.name in self._inner, self._now())
         if throttle_ms > 0:
@@ -339,11 +339,11 @@ class Server:
         self.metrics.connections_accepted += 1
 
     def on_open(self, connection: Connection, principal: str) -> None:
-        """A connection with TLS has ended its handshake."""
+        """Report to the node a connection whose TLS handshake is complete."""
         self.node.connected(connection.id, connection.peer, connection.listener, principal)
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
-        """A whole request has come."""
+        """Pass a complete request to the node."""
         self.metrics.requests += 1
         self.metrics.bytes_in += len(frame) + 4
         measures_time = self.node.quotas.measures_time
@@ -355,7 +355,7 @@ class Server:
             if measures_time:
                 self.node.quotas.spent((time.perf_counter_ns() - began) * PERCENT_PER_NS)
         except Exception:
-            # A mistake of ours: the others are served on, and the log has what is needed to mend it.
+            # A bug of ours: other clients are still served, and the log has the traceback.
             self._log("error", f"connection {connection.id}: a request failed\n{traceback.format_exc()}")
             connection.close("a request failed")
         self._carry_out()
@@ -374,17 +374,17 @@ class Server:
         self._let_node(lambda: self.node.answered(*channel, frame, self._now()))
 
     def on_unreachable(self, channel: Channel, reason: str) -> None:
-        """Another node cannot be reached, or went away with our questions."""
+        """Another node cannot be reached, or its connection broke before it had answered."""
         self._let_node(lambda: self.node.unreachable(*channel, self._now()))
 
     def on_refused(self, channel: Channel, reason: str) -> None:
-        """Another node cannot be asked securely: worth a line when the reason is new."""
+        """Log an error of TLS or SASL with another node, when its reason is new."""
         if self._refusals.get(channel[0]) != reason:
             self._refusals[channel[0]] = reason
             self._log("error", f"node {channel[0]} cannot be asked: {reason}")
 
     def _let_node(self, act: Callable[[], None]) -> None:
-        """Let the node act on something that no client asked for; a mistake of ours must not stop the loop."""
+        """Run a step of the node that no client requested; a bug of ours must not stop the loop."""
         if self._has_ended:
             return
         self._notice_delay(self._now())
@@ -466,7 +466,7 @@ class Server:
         self._timer = self._loop.call_later(max(0.0, (deadline - self._now()) / 1000), self._on_timer)
 
     def _notice_delay(self, now: TimestampMs) -> None:
-        """What brokers, this one too, have sent while a step took long is not received yet: they were not silent."""
+        """Report a late timer to the controller: heartbeats that arrived during a long step are not received yet."""
         late_ms = now - self._timer_at
         if self._timer is not None and late_ms >= LATE_MS:
             self._timer_at = now

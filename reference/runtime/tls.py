@@ -68,7 +68,7 @@ class RenewedContext:
         self._context = make()
 
     def get(self) -> ssl.SSLContext:
-        """The context of the files as they are; where they cannot be used, the one before."""
+        """The context of the current files; the previous one where they cannot be used."""
         stamp = self._look()
         if stamp != self._stamp:
             self._stamp = stamp
@@ -89,7 +89,7 @@ class RenewedContext:
 def listener_context(
     properties: Mapping[str, str], listener: str, log: Callable[[str, str], None], *, as_client: bool = False
 ) -> RenewedContext | None:
-    """TLS of a listener, or towards one; None where it speaks without. Errors: WrongSecurity."""
+    """The TLS context of a listener, or of clients of one; None for a listener without TLS. Errors: WrongSecurity."""
     if not protocols_of(properties)[listener].endswith("SSL"):
         return None
     make = client_context if as_client else server_context

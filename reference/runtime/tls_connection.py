@@ -21,21 +21,21 @@ from reference.runtime.tls import RenewedContext, listener_context
 from reference.security.certificate_principals import DEFAULT_RULES, Rule, distinguished_name, map_name, mapping_rules
 
 SLICE_PIECE_BYTES = 128 * 1024
-"""What is read of a file at once."""
+"""Bytes of one read of a file."""
 
 UNREAD_BYTES = 64 * 1024
-"""What is read, and forgotten, of a client whose handshake failed."""
+"""Bytes that are read from a client whose handshake failed, and discarded."""
 
 NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")
 NOT_TLS_ALERT = bytes([21, 3, 3, 0, 2, 2, 70])
-"""The fatal alert protocol_version (RFC 8446): OpenSSL says nothing to what is no TLS, and a client wonders."""
+"""The fatal alert protocol_version (RFC 8446): OpenSSL sends no alert to a client that does not speak TLS."""
 
 RECORD_BYTES = 16 * 1024
 """The largest TLS record: smaller parts of an answer are sent in one."""
 
 
 class TlsServer(Server, Protocol):
-    """A server that learns who the client of a connection with TLS is."""
+    """A server that is informed of the principal of a TLS connection."""
 
     def on_open(self, connection: Connection, principal: str) -> None:
         """The handshake has ended; `principal` is by the client's certificate."""
@@ -62,9 +62,9 @@ class TlsConnection(Connection):
     ) -> None:
         self._is_open = False
         self._ended = False
-        """Whether the client has said that nothing more comes."""
+        """Whether the client has closed its side."""
         self._retried = False
-        """Whether the head of what is to be sent was begun: OpenSSL wants the same bytes again."""
+        """Whether a send of the head of `_out` was begun: OpenSSL requires the same bytes again."""
         self._rules = rules
         super().__init__(loop, server, sock, id, listener, peer)
 
@@ -103,7 +103,7 @@ class TlsConnection(Connection):
         self._writing = wanted
 
     def _principal(self) -> str | None:
-        """The client's, by its certificate; None where no rule applies to it."""
+        """The client's principal, by its certificate; None where no rule applies to it."""
         certificate = self._socket.getpeercert(binary_form=True)
         if certificate is None or self._socket.context.verify_mode is ssl.CERT_NONE:
             return ANONYMOUS
@@ -128,12 +128,12 @@ class TlsConnection(Connection):
         self._read_on()
 
     def _read_on(self) -> None:
-        """What OpenSSL has decrypted already does not make the socket readable."""
+        """Schedule a read of bytes that OpenSSL has decrypted already: they do not make the socket readable."""
         if not self.closed and self._reading and self._is_open and (self._socket.pending() or self._ended):
             self._loop.call_soon(self._on_readable)
 
     def _receive(self, buffer: memoryview) -> int:
-        """As many records as there are, up to the buffer's size: each read gives one."""
+        """Receive all available TLS records, up to the buffer's size: each read returns one."""
         filled = 0
         while filled < len(buffer):
             try:
@@ -188,10 +188,10 @@ class TlsConnection(Connection):
     def _close_socket(self) -> None:
         if self._is_open:
             with contextlib.suppress(OSError, ValueError):
-                self._socket.unwrap()  # says that nothing more comes; the client's word is not waited for
+                self._socket.unwrap()  # sends close_notify, without waiting for the client's
         else:
             with contextlib.suppress(OSError):
-                # What the client sent and OpenSSL did not read would make the system drop the alert that says what is wrong.
+                # Unread bytes of the client would make the system drop the alert that reports the error.
                 self._socket.shutdown(socket.SHUT_WR)
                 socket.socket.recv_into(self._socket, bytearray(UNREAD_BYTES))
         self._socket.close()
@@ -212,7 +212,7 @@ def _join_small(out: list[OutPart]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ListenerTls:
-    """What the connections of a listener with TLS have in common."""
+    """The common part of a TLS listener's connections."""
 
     name: str
     context: RenewedContext

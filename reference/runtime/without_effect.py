@@ -1,7 +1,7 @@
 """Settings that a file may have and that change nothing here: those of parts that Kafka has and this broker has not.
 
-A file that a running Kafka has is to start here, so they are taken; the log says of each that it has no effect. What asks for
-something that clients or operators depend on is not among them: it is served, or refused by name.
+The file of a running Kafka must start here, so they are accepted; the log names each as without effect. A setting on which
+clients or operators depend is not among them: it is served, or refused by name.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "server.max.startup.time.ms", "unstable.api.versions.enable", "unstable.feature.versions.enable",
     ),
 }  # fmt: skip
-"""What they are about -> names, or beginnings that end in a dot."""
+"""Subject -> names, or prefixes that end in a dot."""
 
 
 def about(name: str) -> str | None:
-    """What a setting without effect is about; None where it has one."""
+    """The subject of a setting without effect; None where it has one."""
     return next((what for what, names in WITHOUT_EFFECT.items() if any(_is(name, each) for each in names)), None)
 
 

@@ -1,7 +1,7 @@
-"""The client of a real ZooKeeper: kazoo carries out a node's effects, and what comes back becomes the node's inputs.
+"""The client of a real ZooKeeper: kazoo executes a node's effects, and its results become the node's inputs.
 
-kazoo has threads of its own; whatever it calls is handed to the event loop, and only there to the node. A session that is over is
-followed by another one without being asked for. Paths are below the chroot that zookeeper.connect may name.
+kazoo has threads of its own; its callbacks are passed to the event loop, and only there to the node. After a session expires
+kazoo opens another by itself. Paths are below the chroot that zookeeper.connect may name.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ CODES: dict[type[Exception], Code] = {
     RolledBackError: Code.RUNTIME_INCONSISTENCY,
     RuntimeInconsistency: Code.RUNTIME_INCONSISTENCY,
 }
-"""What is not here may have been carried out or not."""
+"""After any other error the operation may have taken effect or not."""
 
 
 def cluster_id_of(hosts: str, timeout_ms: int, new_id: str) -> str:
-    """The id of the cluster whose data a ZooKeeper holds; where it holds none, the new one, which is written.
+    """The id of the cluster whose data a ZooKeeper holds; where it holds none, `new_id`, which is then written.
 
     Errors: ConfigurationError for a ZooKeeper that does not answer, or holds something else.
     """
@@ -103,7 +103,7 @@ class KazooDriver:
     """Carries out a node's effects on ZooKeeper."""
 
     def __init__(self, hosts: str, timeout_ms: int, take: Callable[[ZooKeeperEvent], None]) -> None:
-        """`take` gets each event, in the event loop in which this is made."""
+        """`take` is called with each event, in the current event loop."""
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._client: Any = KazooClient(
@@ -116,7 +116,7 @@ class KazooDriver:
         self._is_closing = False
 
     def carry_out(self, effect: ZooKeeperEffect) -> None:
-        """Begin; the event follows."""
+        """Begin an effect; its event follows."""
         match effect:
             case OpenSession():
                 self._client.start_async()
@@ -208,7 +208,7 @@ def _result(operation: Operation, answer: Any) -> Result:
 
 
 def _multi_result(values: list[Any]) -> Result:
-    """The first operation that was refused for a reason of its own."""
+    """The result of a transaction; names the first operation that failed for its own reason."""
     failed = [(place, _code(each)) for place, each in enumerate(values) if isinstance(each, Exception)]
     if not failed:
         return Result()

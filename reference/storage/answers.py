@@ -13,7 +13,7 @@ class AppendInfo(NamedTuple):
     last_offset: Offset
     max_timestamp: TimestampMs
     log_append_time: TimestampMs
-    """The append's time in a topic with LogAppendTime, else -1 (as the produce response says it)."""
+    """The append's time in a topic with LogAppendTime, else -1 (as in the produce response)."""
     log_start_offset: Offset
     size_bytes: int
     is_duplicate: bool = False
@@ -44,7 +44,7 @@ class LogSlice:
         return self._file().read(self.position, self.size)
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Drop the reference to the file."""
         self.file = None
 
     def _file(self) -> OpenFile:
@@ -71,7 +71,7 @@ class TimestampOffset(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """Answer of OffsetForLeaderEpoch: both -1 when the epoch is newer than any known, or none is known."""
+    """Result of OffsetForLeaderEpoch: both -1 when the epoch is newer than any known, or none is known."""
 
     leader_epoch: LeaderEpoch
     end_offset: Offset

@@ -1,11 +1,11 @@
-"""Which batches and records a compaction keeps, and what becomes of a batch that loses some.
+"""Which batches and records a compaction keeps; batches that lose records are rewritten.
 
-A record stays if it is its key's last; one without a value (a tombstone) only until the delete horizon that the first
-compaction to meet it has written into its batch (KIP-534). Records of aborted transactions go, and markers go, after a
-horizon too, once nothing is left of their transactions. A batch that is empty then goes as well, unless it carries the last
-sequence number of a producer, or the last offset of the compaction: of these the header stays.
+A compaction keeps the last record of each key. It keeps a tombstone (a record without a value) until the delete horizon, which
+the first compaction that reads it writes into its batch (KIP-534). It drops the records of aborted transactions, and markers,
+also after a horizon, once no batch of their transactions is left. It drops an empty batch, unless the header holds the last
+sequence number of a producer, or the compaction's last offset: then the header is kept.
 
-Offsets never change: a batch keeps its base offset and its last offset whatever becomes of its records.
+Offsets never change: a batch keeps its base offset and its last offset when it loses records.
 Source: org.apache.kafka.storage.internals.log.Cleaner, MemoryRecords.filterTo; requirements CMP-01, -04, -08 to -10.
 """
 
@@ -59,7 +59,7 @@ class BatchFilter:
     def kept(self, batch: StoredBatch) -> tuple[BatchHeader, memoryview | bytes] | None:
         """The filtered batch: as it is, with fewer records, or without records; None when it is removed.
 
-        Batches are asked for in the order of the log. Errors: OSError, RecordsError.
+        Call it for all batches, in the order of the log. Errors: OSError, RecordsError.
         """
         header = batch.header
         is_useless = self._transactions.may_drop(batch)
@@ -77,7 +77,7 @@ class BatchFilter:
         return self._rewritten(batch, data, rows, needs_horizon) if rows else self._shell(header)
 
     def _kept_marker(self, batch: StoredBatch, is_useless: bool) -> tuple[BatchHeader, memoryview | bytes] | None:
-        """A marker stays until its horizon, which it gets when a compaction has met nothing of its transaction."""
+        """Keep a marker until its delete horizon, which the first compaction without a batch of its transaction sets."""
         header, horizon = batch.header, batch.header.delete_horizon
         if is_useless and horizon is None:
             data = record_bytes(batch)
@@ -87,7 +87,7 @@ class BatchFilter:
         return header, batch.data
 
     def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[Outline], bool]:
-        """The records of a data batch that stay, and whether a tombstone is among them."""
+        """The records of a data batch to keep, and whether a tombstone is among them."""
         rows: list[Outline] = []
         has_tombstone = False
         last, end, base = self._keys.last, self._keys.end, header.base_offset
@@ -107,7 +107,7 @@ class BatchFilter:
     # ---- batches without records
 
     def _outlives(self, header: BatchHeader) -> bool:
-        """Whether the header says what would be lost with it: a producer's last sequence number, or the log's progress."""
+        """Whether the header must be kept: it holds a producer's last sequence number, or the compaction's last offset."""
         if header.next_offset == self._keys.end:
             return True
         last = self._producers.get(header.producer_id)
@@ -128,7 +128,7 @@ class BatchFilter:
     def _rewritten(
         self, batch: StoredBatch, data: bytes, rows: list[Outline], needs_horizon: bool
     ) -> tuple[BatchHeader, bytes]:
-        """A batch of some of its records, with a delete horizon of its own if it needs one."""
+        """The batch with only these records, and with a new delete horizon if `needs_horizon`."""
         header = batch.header
         check_crc(batch.data, header)
         base = header.base_timestamp
@@ -144,7 +144,7 @@ class BatchFilter:
 
 
 def _written(header: BatchHeader, records: bytes) -> tuple[BatchHeader, bytes]:
-    """A batch of this header, whose length and checksum are set, and these (packed) records."""
+    """Encode a batch of this header and these (compressed) records; sets length and checksum."""
     batch = bytearray(HEADER_BYTES + len(records))
     header = header._replace(length=len(batch) - LENGTH_END)
     _HEADER.pack_into(batch, 0, *header)

@@ -4,7 +4,7 @@
 leader-epoch-checkpoint    version 0, number of lines, then `epoch start_offset`
 partition.metadata         `version: 0`, `topic_id: ...`
 meta.properties            `version=1`, `cluster.id`, `node.id`, `directory.id`
-.kafka_cleanshutdown       JSON: version and the broker's epoch at its end
+.kafka_cleanshutdown       JSON: version and the broker's epoch at its shutdown
 """
 
 import base64
@@ -40,7 +40,7 @@ TopicPartition = tuple[str, int]
 def read_lines(disk: Disk, path: Path, words: int) -> list[list[str]]:
     """The lines of a version 0 checkpoint, as words; none when there is no file, or nothing in it. Errors: CorruptFile.
 
-    Apache Kafka leaves empty ones: the `leader-epoch-checkpoint` of a partition without records.
+    Apache Kafka leaves empty files, such as the `leader-epoch-checkpoint` of a partition without records.
     """
     try:
         lines = disk.read_file(path).decode().splitlines()
@@ -89,7 +89,7 @@ def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, Offse
 
 
 def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
-    """The topic's id that a partition's folder names; None when it has no such file. Errors: CorruptFile."""
+    """The topic id in the `partition.metadata` of a folder; None without that file. Errors: CorruptFile."""
     try:
         fields = _properties(disk.read_file(folder / PARTITION_METADATA), ":")
     except FileNotFoundError:
@@ -111,12 +111,12 @@ def write_topic_id(disk: Disk, folder: Path, topic_id: UUID) -> None:
 
 
 def text_of_uuid(value: UUID) -> str:
-    """Kafka's spelling: 22 characters of url-safe base64."""
+    """An id in Kafka's spelling: 22 characters of url-safe base64."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 def uuid_of_text(text: str) -> UUID:
-    """The id that Kafka's spelling means. Errors: CorruptFile."""
+    """Parse an id in Kafka's spelling. Errors: CorruptFile."""
     try:
         value = UUID(bytes=base64.urlsafe_b64decode(text + "=="))
     except ValueError:
@@ -140,7 +140,7 @@ class MetaProperties(NamedTuple):
 def read_meta_properties(disk: Disk, folder: Path) -> MetaProperties | None:
     """Cluster and node of a data folder; None when it was never formatted. Errors: CorruptFile.
 
-    One that Kafka wrote before 3.7 has no `directory.id`.
+    A file that Kafka wrote before 3.7 has no `directory.id`.
     """
     try:
         fields = _properties(disk.read_file(folder / META_PROPERTIES), "=")
@@ -157,7 +157,7 @@ def read_meta_properties(disk: Disk, folder: Path) -> MetaProperties | None:
 
 
 def write_meta_properties(disk: Disk, folder: Path, meta: MetaProperties) -> None:
-    """Mark a data folder as a node's."""
+    """Write the cluster, node and directory ids of a data folder."""
     text = (
         f"#\ncluster.id={meta.cluster_id}\ndirectory.id={text_of_uuid(meta.directory_id)}\n"
         f"node.id={meta.node_id}\nversion=1\n"
@@ -175,7 +175,7 @@ def _properties(data: bytes, separator: str) -> dict[str, str]:
 
 
 def write_clean_shutdown(disk: Disk, folder: Path, broker_epoch: BrokerEpoch) -> None:
-    """Note that everything is durable and the indexes are whole."""
+    """Write the clean-shutdown file: all logs are durable and their indexes complete."""
     disk.write_file(folder / CLEAN_SHUTDOWN, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
 
@@ -185,7 +185,7 @@ def was_shut_down_clean(disk: Disk, folder: Path) -> bool:
 
 
 def take_clean_shutdown(disk: Disk, folder: Path) -> BrokerEpoch | None:
-    """The broker's epoch at its clean end, whose note is removed; None after a crash, -1 where the note has no epoch."""
+    """Remove the clean-shutdown file and return its broker epoch; None after a crash, -1 if the file has no epoch."""
     path = folder / CLEAN_SHUTDOWN
     try:
         data = disk.read_file(path)

@@ -1,11 +1,11 @@
-"""Which part of a log may be compacted, and whether it is worth it.
+"""Which part of a log may be compacted, and whether a compaction is due.
 
     | clean | dirty: may be compacted | not yet |
             first dirty               end       log end
 
-Dirty is what was written since the last compaction. Never compacted are the active segment, what is not committed or of an
-undecided transaction (the last stable offset), what is younger than min.compaction.lag.ms, and what is not flushed: a gap
-behind the recovery point is a loss to who recovers the log. Whole segments are taken only.
+Dirty records were written since the last compaction. A compaction takes whole segments. It leaves out the active segment,
+records from the last stable offset on, segments with records younger than min.compaction.lag.ms, and unflushed records:
+recovery treats a gap above the recovery point as lost records.
 Source: org.apache.kafka.storage.internals.log.LogCleanerManager; requirements CMP-02, CMP-03.
 """
 
@@ -31,11 +31,11 @@ class Cleanable(NamedTuple):
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """Whether something dirty is older than max.compaction.lag.ms."""
+    """Whether the first batch of a dirty segment is older than max.compaction.lag.ms."""
 
     @property
     def dirty_ratio(self) -> float:
-        """The dirty ratio: dirty bytes of all clean and cleanable bytes."""
+        """Dirty bytes divided by clean and dirty bytes; 0.0 where there are none."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -55,8 +55,8 @@ def cleanable(
 ) -> Cleanable:
     """The cleanable section of a log with these closed segments, compacted up to `checkpoint` before.
 
-    A checkpoint that lies outside of the log speaks of another one: everything is dirty then. `stable_end` is the last
-    stable offset or the recovery point, whichever is lower.
+    A checkpoint outside of the log belongs to an earlier log: then everything is dirty. `stable_end` is the last stable
+    offset or the recovery point, whichever is lower.
     """
     start = checkpoint if log_start <= checkpoint <= active_base else log_start
     bases = [segment.base_offset for segment in closed]
@@ -83,9 +83,9 @@ def _is_overdue(dirty: Sequence[Segment], config: LogConfig, now: TimestampMs) -
 
 
 def groups(segments: Sequence[Segment], config: LogConfig, end: Offset) -> list[list[Segment]]:
-    """Neighbours that may become one segment: together they are no larger than one may be, in any of its files.
+    """Groups of adjacent segments, each small enough to become one segment, in each of its files.
 
-    `end` is the base offset of what follows them.
+    `end` is the base offset of the segment after the last.
     """
     found: list[list[Segment]] = []
     for slot, segment in enumerate(segments):

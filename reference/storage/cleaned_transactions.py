@@ -1,7 +1,7 @@
-"""The transactions of a log during a compaction: which were aborted, and whose marker is needed no more.
+"""The transactions of a log during a compaction: which were aborted, and which markers are no longer needed.
 
-The pass reads batches in their order and asks of each whether compaction may drop it. Records of an aborted transaction
-may go at once. A marker may go when the pass has met none of its transaction's batches, so only in a later pass than they.
+The pass reads batches in log order and asks for each whether the compaction may drop it. It may drop records of an aborted
+transaction at once. It may drop a marker when it has read no batch of the transaction, so only in a later pass.
 Source: org.apache.kafka.storage.internals.log.CleanedTransactionMetadata; requirement CMP-08.
 """
 
@@ -20,19 +20,19 @@ class CleanedTransactions:
     """The transactions of one pass."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        """`aborted` are those with a record in what the pass reads."""
+        """`aborted` are the aborted transactions with a record in the section that the pass reads."""
         self.index: TransactionIndex | None = None
-        """Where aborted transactions are noted of which batches are left, while a segment is written."""
+        """The index of the segment being written: receives the aborted transactions whose batches the pass has read."""
         self._coming = deque(sorted(aborted, key=lambda each: each.first_offset))
         self._aborted: dict[ProducerId, AbortedTransaction] = {}
-        """Those of which the pass has passed the first offset and not the marker."""
+        """Transactions whose first offset the pass has reached, and whose marker it has not."""
         self._met: set[ProducerId] = set()
-        """Producers of whose open transaction the pass has met a batch."""
+        """Producers with an open transaction of which the pass has read a batch."""
 
     def may_drop(self, batch: StoredBatch) -> bool:
-        """Whether a batch's records are of no use: those of an aborted transaction, or a marker without any.
+        """Whether a compaction may drop a batch's records: of an aborted transaction, or a marker without batches.
 
-        Errors: OSError when an aborted transaction cannot be noted.
+        Errors: OSError when an aborted transaction cannot be written to the index.
         """
         header = batch.header
         self._pass(header.last_offset)

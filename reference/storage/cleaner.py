@@ -1,8 +1,8 @@
-"""The log cleaner: which log is compacted next, how much of it in a tick, and how far each has come.
+"""The log cleaner: chooses the next log, compacts it tick by tick, and stores how far each log is clean.
 
-It looks at all logs that are to be compacted, takes the one with the greatest part of dirty bytes, and compacts it step by
-step: MAX_BYTES_PER_TICK in a tick, so that requests wait no longer than that takes. When nothing is due it looks again
-after log.cleaner.backoff.ms. Up to where each log is clean stands in `cleaner-offset-checkpoint`.
+Of all logs with cleanup.policy=compact it takes the one with the highest dirty ratio, and compacts it step by step:
+MAX_BYTES_PER_TICK in a tick, so that requests wait no longer than that takes. When no log is due it looks again after
+log.cleaner.backoff.ms. `cleaner-offset-checkpoint` stores up to which offset each log is clean.
 Source: Kafka's documentation, "Log Compaction"; org.apache.kafka.storage.internals.log.LogCleaner, LogCleanerManager.
 """
 
@@ -27,12 +27,12 @@ MAX_BYTES_PER_TICK = 64 * 1024
 """How much of a log is read in a tick, give or take a batch: a millisecond or two."""
 MOST_FLUSHES = 2
 FLUSH_LOOK_MS = 5
-"""How long it rests while another thread waits for the disk."""
+"""How often the cleaner looks whether a flush in another thread has ended."""
 MOST_REST_MS = 86_400_000
-"""How long it rests at most for log.cleaner.io.max.bytes.per.second, which may be 0."""
+"""The longest pause for log.cleaner.io.max.bytes.per.second, which may be 0."""
 MOST_MAP_BYTES = (1 << 31) - 1
 SET_ASIDE_MS = 60_000
-"""For how long a log is left alone whose compaction failed: a batch is damaged, or the disk refuses."""
+"""How long a log is not tried again after a failed compaction: a damaged batch, or a disk error."""
 
 Logger = Callable[[str, str], None]
 
@@ -64,17 +64,17 @@ class FixedCleanerSettings:
 
 
 class Chosen(NamedTuple):
-    """What is compacted next."""
+    """The log that is compacted next."""
 
     key: TopicPartition
     log: Log
     section: Cleanable
     end: Offset
-    """Up to here the log must be durable before."""
+    """The log must be durable up to here before its compaction."""
     shortened: int
-    """The log's `times_shortened` then."""
+    """The log's `times_shortened` when it was chosen."""
     flushes: int = 0
-    """Those that were waited for."""
+    """How many flushes the cleaner has waited for."""
 
 
 class Cleaner:
@@ -85,9 +85,9 @@ class Cleaner:
         self.stable_end: Callable[[TopicPartition], Offset] = lambda key: FIRST_OFFSET
         """The last stable offset of a partition: nothing from there on is compacted."""
         self.run_flush: RunFlush = run_now
-        """Flushes what was compacted."""
+        """Runs the flush of a compacted segment."""
         self.cleaned_bytes = 0
-        """Bytes of all segments that were written again."""
+        """Bytes of all compacted segments, before their compaction."""
         self._disk = disk
         self._path = folder / CLEANER_OFFSETS
         self._logs = logs
@@ -96,17 +96,17 @@ class Cleaner:
         self._set_aside: dict[TopicPartition, TimestampMs] = {}
         self._job: tuple[TopicPartition, Cleaning, Iterator[int]] | None = None
         self._chosen: Chosen | None = None
-        """What is compacted as soon as all of its log is durable."""
+        """The log to compact as soon as it is durable."""
         self._next = self._deadline = AT_ONCE
-        """When it goes on; and when it has something to do, by settings as they are."""
+        """When the next step is due without throttling; and when `tick` has something to do, by the current settings."""
         self._rests_since: TimestampMs | None = None
-        """Since when it waits for log.cleaner.backoff.ms to be over; None where `_next` says when it goes on."""
+        """When the pause of log.cleaner.backoff.ms began; None where `_next` counts."""
         self._worked_at = AT_ONCE
         self._spent = 0
-        """Bytes that were read in the last tick, for which it rests."""
+        """Bytes read in the last tick, which the throttle counts."""
 
     def load(self, now: TimestampMs) -> None:
-        """Read how far the last run came. Errors: OSError."""
+        """Read up to where each log was clean at the end of the last run. Errors: OSError."""
         self._next = self._deadline = now
         try:
             self._clean_to = read_offsets(self._disk, self._path)
@@ -116,7 +116,7 @@ class Cleaner:
     # ---- upkeep
 
     def tick(self, now: TimestampMs) -> None:
-        """Look for a log that is due, or go on with the one at hand. Errors are logged, not raised."""
+        """Choose a log that is due, or continue the current compaction. Errors are logged, not raised."""
         if not self.settings.enable or now < self._deadline:
             return
         self._rests_since, self._spent = None, 0
@@ -134,7 +134,7 @@ class Cleaner:
         self._deadline = self._due()
 
     def settings_changed(self) -> None:
-        """Rests that have begun are as long as the settings say now."""
+        """Recompute the deadline, so that a pause under way follows the new settings."""
         self._deadline = self._due()
 
     def next_deadline(self) -> TimestampMs | None:
@@ -147,9 +147,9 @@ class Cleaner:
         return max(self._next, self._worked_at + self._throttle_ms()) if self._spent else self._next
 
     def _throttle_ms(self) -> int:
-        """How long what was spent in the last tick takes at the rate that is allowed now.
+        """The pause after the bytes of the last tick, by the current rate limit.
 
-        Kafka takes any number for the rate; at 0 its cleaner sleeps until the next change.
+        Kafka accepts any number as the rate; at 0 its cleaner sleeps until the next change.
         """
         rate = self.settings.io_max_bytes_per_second
         if rate == 0:
@@ -162,9 +162,10 @@ class Cleaner:
         return int(min(size, MOST_MAP_BYTES)) if size > 0 else 0
 
     def _begin(self, now: TimestampMs) -> None:
-        """Take up the dirtiest log that is due, once it is durable. Errors: OSError, LogError.
+        """Start to compact the dirtiest log that is due, once it is durable. Errors: OSError, LogError.
 
-        What goes because of a marker must not outlive it, and a gap is a loss to a start that knows of a lower recovery point.
+        A removal that follows from a marker must not survive a crash that loses the marker. Recovery treats a gap above the
+        recovery point as lost records.
         """
         chosen, self._chosen = self._chosen or self._choose(now), None
         if chosen is None:
@@ -208,7 +209,7 @@ class Cleaner:
                 yield key, section
 
     def _go_on(self, now: TimestampMs) -> None:
-        """Do a tick's share of the job."""
+        """Do one tick's part of the current compaction."""
         assert self._job is not None
         key, cleaning, steps = self._job
         if cleaning.is_stale:
@@ -247,18 +248,18 @@ class Cleaner:
             self._say("warning", f"{cleaning.log.folder.name}: {error}; the next start removes what a compaction left")
 
     def works_on(self, key: TopicPartition) -> bool:
-        """Whether segments of this log are about to be replaced."""
+        """Whether this log is being compacted."""
         return self._job is not None and self._job[0] == key
 
     # ---- how far each log is clean
 
     def lower(self, key: TopicPartition, offset: Offset) -> None:
-        """A log was cut, or its recovery point is lower: from there on nothing is clean any more. Errors: OSError."""
+        """Treat a log as dirty from `offset` on, where its recovery point is there. Errors: OSError."""
         if self._clean_to.get(key, FIRST_OFFSET) > offset:
             self._note(key, offset)
 
     def forget(self, key: TopicPartition) -> None:
-        """A log is gone; its name may come again. Errors: OSError."""
+        """Drop the state of a deleted log, whose name may be used again. Errors: OSError."""
         if self._job is not None and self._job[0] == key:
             self._abandon()
         self._set_aside.pop(key, None)
@@ -266,6 +267,6 @@ class Cleaner:
             write_offsets(self._disk, self._path, self._clean_to)
 
     def _note(self, key: TopicPartition, offset: Offset) -> None:
-        """Errors: OSError."""
+        """Store up to where a log is clean. Errors: OSError."""
         self._clean_to[key] = offset
         write_offsets(self._disk, self._path, self._clean_to)

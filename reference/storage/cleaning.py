@@ -1,9 +1,9 @@
-"""One compaction of one log, in steps as small as the caller likes.
+"""One compaction of one log, in small steps.
 
-First the keys of the dirty section are read into a map; then all segments from the log's start up to the map's end are
-written again, neighbours together, without what the map supersedes; each group takes its originals' place when it is whole
-and durable. A step ends after each batch: the caller may stop there, and go on later. In between the log may grow, and be
-read. A truncation ends the compaction; what was swapped stays.
+It first reads the keys of the dirty section into a map. Then it rewrites all segments from the log's start up to the map's end
+without superseded records, adjacent small segments as one. Each rewritten group replaces its originals when it is complete and
+durable. A step ends after each batch: the caller may stop there and continue later. Between steps the log may be appended to
+and read. A truncation ends the compaction; groups that were swapped before are kept.
 Source: Kafka's documentation, "Log Compaction"; org.apache.kafka.storage.internals.log.Cleaner; requirements CMP-*.
 """
 
@@ -24,7 +24,7 @@ from reference.storage.offset_map import read_keys
 from reference.storage.segment import Segment
 
 WRITE_BYTES = 256 * 1024
-"""How much is gathered before it is written."""
+"""Bytes that are buffered before a write."""
 
 
 class Done(NamedTuple):
@@ -33,9 +33,9 @@ class Done(NamedTuple):
     end: Offset
     """Up to here the log is clean."""
     read_bytes: int
-    """Bytes of the segments that were written again."""
+    """Bytes of the original segments."""
     left_bytes: int
-    """And what is left of them."""
+    """Bytes of the segments that replaced them."""
 
 
 class Cleaning:
@@ -44,10 +44,10 @@ class Cleaning:
     def __init__(
         self, log: Log, section: Cleanable, now: TimestampMs, map_bytes: int, run_flush: RunFlush = run_now
     ) -> None:
-        """`section` is what is dirty; its keys' map takes `map_bytes`, or as much as one batch needs."""
+        """`section` is the dirty section; the map of its keys takes `map_bytes`, or as much as one batch needs."""
         self.log = log
         self.done: Done | None = None
-        """How it ended; None while it has not."""
+        """The result; None until the compaction has ended."""
         self._section = section
         self._now = now
         self._map_bytes = map_bytes
@@ -59,11 +59,11 @@ class Cleaning:
 
     @property
     def is_flushing(self) -> bool:
-        """Whether a segment is on its way to the disk: until then a step does nothing."""
+        """Whether a segment's flush is under way; a step does nothing before it ends."""
         return self._pending is not None
 
     def steps(self) -> Iterator[int]:
-        """Do it: each step yields the bytes that it has worked on. Errors: OSError, RecordsError, LogError."""
+        """Run the compaction; each step yields the bytes that it has read. Errors: OSError, RecordsError, LogError."""
         log, section = self.log, self._section
         config = log.config
         dirty = [each for each in log.closed_segments if each.base_offset < section.end]
@@ -81,7 +81,7 @@ class Cleaning:
     def _clean(
         self, group: list[Segment], kept: BatchFilter, transactions: CleanedTransactions, config: LogConfig
     ) -> Generator[int, None, int]:
-        """Write a group again; gives the bytes that are left of it."""
+        """Rewrite a group of segments as one; returns its bytes."""
         writer = self._writing = SegmentWriter(self.log.new_cleaned_segment(group[0].base_offset, self._now), config)
         transactions.index = writer.segment.transaction_index
         for segment in group:
@@ -111,11 +111,11 @@ class Cleaning:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the log was shortened meanwhile, or is not to be compacted any more: then no further step may be done."""
+        """Whether the log was shortened meanwhile, or is no longer to be compacted: no further step may follow."""
         return self.log.times_shortened != self._shortened or not self.log.config.compacts
 
     def abandon(self) -> None:
-        """Remove what was not finished. Errors: OSError; the next start removes it then."""
+        """Remove the unfinished segment. Errors: OSError; then the next start removes it."""
         if self._writing is not None:
             self._writing.segment.remove()
 
@@ -130,7 +130,7 @@ class SegmentWriter:
         self._gathered_bytes = 0
 
     def append(self, header: BatchHeader, data: memoryview | bytes) -> None:
-        """Write a batch, now or later. Errors: OSError."""
+        """Buffer a batch, and write the buffer when it is full. Errors: OSError."""
         position = self.segment.size + self._gathered_bytes
         self.segment.index(
             header.base_offset, header.last_offset, position, len(data), header.max_timestamp, self._interval
@@ -141,7 +141,7 @@ class SegmentWriter:
             self._write()
 
     def finish(self) -> None:
-        """Write what is left. Errors: OSError."""
+        """Write the buffer and close the segment. Errors: OSError."""
         self._write()
         self.segment.close()
 

@@ -1,4 +1,4 @@
-"""Closing all logs of a directory at a clean end."""
+"""Closing all logs of a directory at a clean shutdown."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from reference.storage.log import Log
 
 
 def close_all(disk: Disk, logs: Iterable[Log]) -> list[StorageError]:
-    """Close the logs; their flushes are side by side. Gives the errors of those that cannot be closed.
+    """Close the logs, with their flushes side by side. Returns the errors of logs that cannot be closed.
 
     Errors: OSError where a flush fails: then no log is known to be durable beyond its recovery point.
     """

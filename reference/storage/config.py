@@ -20,7 +20,7 @@ CODEC_OF_CONFIG: dict[str, Codec | None] = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""The values of `compression.type`; `producer` keeps what each batch has."""
+"""The values of `compression.type`; `producer` keeps the codec of each batch."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class LogConfig:
     segment_ms: int = 7 * DAY_MS
     max_decompressed_message_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
     may_lack_offsets: bool = True
-    """Of no topic config: compaction, now or before, may have removed records between others. Not in the metadata log."""
+    """Not a topic config: whether compaction, now or before, may have removed offsets. False for the metadata log."""
 
     @classmethod
     def from_topic_config(cls, values: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:
-        """The configuration that these (already validated) values of topic configs make; others keep their defaults.
+        """The configuration with these (already validated) values of topic configs; others keep their defaults.
 
-        Names that no log follows (min.insync.replicas, unclean.leader.election.enable ...) are left out.
+        Configs that no log uses (min.insync.replicas, unclean.leader.election.enable ...) are ignored.
         """
         base = defaults or cls()
         known: dict[str, object] = {field.name: getattr(base, field.name) for field in fields(cls)}
@@ -68,7 +68,7 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether the newest record of each key outlives the others."""
+        """Whether cleanup.policy has `compact`: only the newest record of each key is kept."""
         return "compact" in self.cleanup_policy
 
     @property

@@ -1,4 +1,4 @@
-"""A log's copy in another log directory: it follows the log, as a replica follows its leader, until it has all (KIP-113)."""
+"""A log's copy in another log directory: it follows the log, as a replica its leader, until it has all records (KIP-113)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from reference.protocol.primitives import TimestampMs
 from reference.storage.log import Log
 
 COPY_BYTES = 1024 * 1024
-"""How much is copied in a step, give or take a batch: clients wait meanwhile."""
+"""Bytes that a step copies, give or take a batch: clients wait during a step."""
 
 
 def copy_step(log: Log, copy: Log, now: TimestampMs) -> bool:
-    """Cut what the log does not have, append what the copy does not have; whether it has all then.
+    """Truncate the copy where it differs from the log, append the next batches; returns whether it is complete.
 
     Errors: StorageError; RecordsError for a batch that is damaged.
     """
@@ -30,7 +30,7 @@ def copy_step(log: Log, copy: Log, now: TimestampMs) -> bool:
 
 
 def _cut(log: Log, copy: Log, now: TimestampMs) -> None:
-    """Drop what comes after the last epoch that both have, and its end (KIP-101)."""
+    """Truncate the copy to the end of the last leader epoch that both logs have (KIP-101)."""
     while copy.leader_epoch >= 0:
         shared = log.end_offset_for_epoch(min(copy.leader_epoch, log.leader_epoch))
         end = min(shared.end_offset, copy.end_offset_for_epoch(shared.leader_epoch).end_offset)

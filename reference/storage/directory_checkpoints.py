@@ -1,4 +1,4 @@
-"""What the files of a log directory say of its logs: recovery points, log starts, high watermarks and checksums."""
+"""The checkpoint files of a log directory: recovery points, log starts, high watermarks and checksums."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from reference.storage.segment_checksums import SEGMENT_CHECKSUMS, LogChecksums,
 
 
 class DirectoryCheckpoints:
-    """The files' content, changed in memory until it is written. Every method raises OSError where the disk does."""
+    """The files' content, kept in memory between writes. Every method may raise the disk's OSError."""
 
     def __init__(self, disk: Disk, folder: Path, log: Callable[[str, str], None]) -> None:
         self.recovery_points: dict[TopicPartition, Offset] = {}
@@ -34,11 +34,11 @@ class DirectoryCheckpoints:
         self.high_watermarks: dict[TopicPartition, Offset] = {}
         self.checksums: dict[TopicPartition, LogChecksums] = {}
         self.are_ours = True
-        """Whether they were written by this implementation, whose recovery points are never above a log's end."""
+        """Whether this implementation wrote the files: its recovery points are never above a log's end."""
         self.has_stale_lines = False
         """Whether a file still names a deleted log: no log of that name may be opened before it is rewritten."""
         self._written: dict[TopicPartition, LogChecksums] | None = None
-        """The checksums in the file, as this run has written them; None before."""
+        """The checksums that this run last wrote to the file; None before."""
         self._disk, self._folder, self._say = disk, folder, log
 
     def load_checksums(self) -> None:
@@ -48,15 +48,15 @@ class DirectoryCheckpoints:
             self._say("warning", f"{error}; it is taken for empty")
             return
         self.checksums = found or {}
-        # Ours are written before the first compaction, and no earlier than a minute after the first start.
+        # Our first checkpoint comes before the first compaction, and writes the checksums before the recovery points.
         written = (self._disk.exists(self._folder / name) for name in (RECOVERY_POINTS, CLEANER_OFFSETS))
         self.are_ours = found is not None or not any(written)
 
     def topic_of(self, key: TopicPartition, folder: Path) -> UUID | None:
-        """The topic whose records a log's folder holds; None where it names no topic and holds no records.
+        """The topic whose records a log's folder holds; None without topic id and records, NO_UUID where it is unknown.
 
-        A folder that has lost its topic's id may be that of a topic which was deleted, and made again under its name, while the
-        broker was down: the records are a topic's only where their checksums say so. Kafka puts such a folder aside, always.
+        A folder that has lost its topic id may belong to a topic that was deleted, and created again, while the broker was down.
+        Only the stored checksums can then name its topic. Kafka always puts such a folder aside.
         Errors: CorruptFile.
         """
         found = read_topic_id(self._disk, folder)
@@ -66,9 +66,9 @@ class DirectoryCheckpoints:
         return known.topic_id if known is not None else NO_UUID
 
     def require_deleted(self, key: TopicPartition, folder: Path, topic_id: UUID, is_there: bool) -> None:
-        """A folder names another topic than the one that it is opened for; `is_there` says that this other one exists.
+        """Check that a folder with another topic id is that of a deleted topic; `is_there`: whether that topic exists.
 
-        Errors: CorruptFile where that one was not deleted, and another made under its name: the file that names it is damaged.
+        Errors: CorruptFile where it exists, or the checksums name `topic_id`: then `partition.metadata` is damaged.
         """
         known = self.checksums.get(key)
         if is_there or (known is not None and known.topic_id == topic_id and known.segments):
@@ -83,7 +83,7 @@ class DirectoryCheckpoints:
         return any(name.endswith(LOG_SUFFIX) and self._disk.size_of(folder / name) for name in names)
 
     def load_offsets(self) -> None:
-        """Errors: CorruptFile where it is not known which records were deleted: they would be served again."""
+        """Read the offsets. Errors: CorruptFile for damaged log starts: deleted records would be served again."""
         try:
             self.log_starts = read_offsets(self._disk, self._folder / LOG_START_OFFSETS)
         except CorruptFile as error:
@@ -102,7 +102,7 @@ class DirectoryCheckpoints:
             return {}
 
     def drop_deleted(self, folders: Collection[str]) -> None:
-        """Write the checksums without those of the logs that are being deleted in these folders."""
+        """Remove the checksums of the logs that are being deleted in these folders, and write the others."""
         kept = {
             key: log for key, log in self.checksums.items() if suffixed(key, log.topic_id, DELETE_SUFFIX) not in folders
         }
@@ -111,14 +111,14 @@ class DirectoryCheckpoints:
             write_checksums(self._disk, self._folder, kept)
 
     def forget(self, key: TopicPartition) -> None:
-        """The log of this name is no more."""
+        """Remove the entries of a deleted log."""
         for known in (self.recovery_points, self.log_starts, self.high_watermarks, self.checksums):
             self.has_stale_lines |= known.pop(key, None) is not None
 
     def write(self, checksums: dict[TopicPartition, LogChecksums]) -> None:
         """Write these checksums, the recovery points and the log starts.
 
-        The checksums come first: a start that has a recovery point of ours knows by their file that it is ours.
+        The checksums come first: by their file a start recognizes that the recovery points are ours.
         """
         self.checksums = checksums
         if checksums != self._written:
@@ -129,6 +129,6 @@ class DirectoryCheckpoints:
         self.has_stale_lines = False
 
     def write_high_watermarks(self, changed: Mapping[TopicPartition, Offset]) -> None:
-        """Those of logs that are not named stay as they were."""
+        """Write these high watermarks; those of other logs are kept."""
         self.high_watermarks.update(changed)
         write_offsets(self._disk, self._folder / HIGH_WATERMARKS, self.high_watermarks)

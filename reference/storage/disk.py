@@ -5,10 +5,10 @@ Storage calls a disk directly and without waiting for anything but the disk. Two
 - bytes and lengths of a file are durable after `flush` of the file;
 - a folder's entries (files made, renamed, removed) are durable after `sync_folder` of the folder.
 
-Until then a power failure may lose them; a crash of the process alone loses nothing that was written. What an OSError says
-(disk full, read-only, broken) is the caller's to translate; a failed `append` has left the file as it was. After a `flush`
-that failed nothing is known of what was written since the one before: Linux takes the pages for written, so that the next
-`flush` succeeds and makes nothing durable. Only `rewrite` makes them ones to be written again.
+Until then a power failure may lose them; a crash of the process alone loses nothing that was written. The caller translates an
+OSError (disk full, read-only, broken); a failed `append` has left the file as it was. After a failed `flush` it is unknown
+which writes since the previous `flush` are durable: Linux marks their pages clean, so that the next `flush` succeeds without
+writing them. Only `rewrite` marks them dirty again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reference.protocol.primitives import Buffer, TimestampMs
 
 
 class OpenFile(Protocol):
-    """What a reader holds of a file: while it refers to it the bytes can be read, whatever becomes of the file's name."""
+    """A reader's handle of a file: it can read the bytes also after the file was renamed or removed."""
 
     def read(self, position: int, size: int) -> bytes:
         """The bytes from a position; fewer at the end of the file."""
@@ -44,7 +44,7 @@ class File(Protocol):
         ...
 
     def moved(self, path: Path) -> None:
-        """The file was renamed."""
+        """Follow a rename of the file."""
 
     def append(self, data: Buffer) -> None:
         """Write at the end: everything or, with an OSError, nothing."""
@@ -54,10 +54,10 @@ class File(Protocol):
         ...
 
     def rewrite(self, position: int, data: Buffer) -> None:
-        """Write bytes again that are there, so that the next `flush` makes them durable whatever became of earlier ones."""
+        """Write the same bytes again, so that the next `flush` makes them durable even after one that failed."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to a length that it has already passed."""
+        """Cut the file to a smaller length."""
 
     def flush(self) -> None:
         """Make bytes and length durable."""
@@ -75,25 +75,25 @@ class MappedFile(Protocol):
         """Overwrite bytes inside of the file's length."""
 
     def resize(self, size: int) -> None:
-        """Give the file another length; what is new reads as zeros."""
+        """Change the file's length; new bytes read as zeros."""
 
     def clear(self, size: int) -> None:
-        """Make the file so many zeros."""
+        """Set the file's content to `size` zeros."""
 
     def flush(self) -> None:
         """Make bytes and length durable."""
 
     def moved(self, path: Path) -> None:
-        """The file was renamed."""
+        """Follow a rename of the file."""
 
 
 class Disk(Protocol):
     """A file system. Paths are absolute."""
 
     failure: OSError | None
-    """The first error of a change or of reading bytes; after it what is durable is unknown, and the node must end.
+    """The first error of a change or a read; after it the durable state is unknown, and the log directory is offline.
 
-    What is not there (FileNotFoundError) is no such error.
+    A missing file (FileNotFoundError) does not count.
     """
 
     def open_file(self, path: Path) -> File:
@@ -147,18 +147,18 @@ class Disk(Protocol):
         """Make a folder's entries durable."""
 
     def side_by_side(self) -> AbstractContextManager[None]:
-        """Within it `flush`, `write_file` and `sync_folder` may wait for its end. Errors: OSError, of the first that failed."""
+        """A context that may postpone `flush`, `write_file` and `sync_folder` to its end. Errors: the first OSError."""
         ...
 
     def gathered(self) -> AbstractContextManager[list[Callable[[], None]]]:
-        """Within it `flush` and `sync_folder` wait for nothing: what they would do is gathered, for another thread.
+        """A context in which `flush` and `sync_folder` only add their work to a list, for another thread.
 
-        Nothing else may be made durable within it. Who carries it out reports an error to `failed`.
+        Nothing else may be made durable within it. An error of that work must be reported to `failed`.
         """
         ...
 
     def failed(self, error: OSError) -> None:
-        """An operation has failed; see `failure`."""
+        """Record a failed operation; see `failure`."""
 
     def space(self, path: Path) -> tuple[int, int]:
         """Bytes of the file system that holds a folder, and how many are free; -1 where it is unknown."""
@@ -166,4 +166,4 @@ class Disk(Protocol):
 
 
 TEMPORARY = ".tmp"
-"""Ending of a file that is being written; one that is found at a start is rubbish."""
+"""Suffix of a file that is being written; a file with it that a start finds is incomplete."""

@@ -2,8 +2,8 @@
 
 A list of (epoch, start offset), both growing. An epoch ends where the next one starts, the last at the log's end. A new epoch
 is written to the file, durably, before the recovery point passes its first record: recovery reads all records from there on,
-and finds their epochs in them. An epoch without records never reaches it, for a start drops it. Apache Kafka writes each epoch
-at once, which takes two fsyncs a leader election and partition.
+and finds their epochs in them. An epoch without records is never written, because a start would drop it. Apache Kafka writes
+each epoch at once, with two fsyncs per partition at a leader election.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Entry = tuple[LeaderEpoch, Offset]
 
 
 def open_epochs(disk: Disk, folder: Path) -> tuple[EpochCache, list[str]]:
-    """A partition's epochs, none where the file is damaged, and what is to be said of that: the batches have them too."""
+    """A partition's epochs, and messages about repairs. A damaged file is removed: the batches contain its epochs."""
     try:
         return EpochCache(disk, folder), []
     except CorruptFile as error:
@@ -49,9 +49,9 @@ class EpochCache:
         self.latest, self.latest_start = self.entries[-1] if self.entries else (NO_EPOCH, NO_OFFSET)
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """An epoch begins here; entries that contradict it (later epochs, later starts) are wrong and go.
+        """Add an epoch that starts here; entries that contradict it (later epochs, later starts) are removed.
 
-        Errors: OSError where one of these is in the file, and nothing has changed.
+        Errors: OSError where a removed entry is in the file; then nothing has changed.
         """
         if self.latest == epoch and 0 <= self.latest_start <= start_offset:
             return
@@ -62,7 +62,7 @@ class EpochCache:
     def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest known epoch up to this one and its end; see `epoch_lookup`.
 
-        An epoch may be known to begin beyond the log's end: what it was written down for did not find room on the disk.
+        An epoch may start beyond the log's end: its first batch did not fit on the disk.
         """
         slot = last_slot_up_to(lambda slot: self.entries[slot][0], len(self.entries), epoch)
         floor = self.entries[slot][0] if slot >= 0 else NO_EPOCH
@@ -92,7 +92,7 @@ class EpochCache:
         return self.entries[0][1] if self.entries else None
 
     def restore(self, forgotten: list[Entry]) -> None:
-        """Put epochs back that began before all others: records came back that had been deleted."""
+        """Add epochs before all others, for deleted records that came back."""
         if forgotten:
             later = self.entries[1:] if self.entries and self.entries[0][0] == forgotten[-1][0] else self.entries
             self._write([*forgotten, *later])
@@ -103,25 +103,25 @@ class EpochCache:
             self._replace([])
 
     def store(self, log_end: Offset) -> None:
-        """Write down the epochs of all records. Errors: OSError."""
+        """Write the epochs that have records below `log_end`. Errors: OSError."""
         held = [entry for entry in self.entries if entry[1] < log_end]
         if len(held) > len(self._stored):
             self._write_file(held)
 
     def unstored_from(self, log_end: Offset) -> Offset:
-        """Where the first epoch with records begins that is not in the file; the log's end where all are."""
+        """The start of the first epoch with records that is not in the file; `log_end` where all are."""
         held = [start for _, start in self.entries[len(self._stored) :] if start < log_end]
         return held[0] if held else log_end
 
     def _replace(self, entries: list[Entry]) -> None:
-        """What holds no longer leaves the file at once; what is new reaches it with `store`."""
+        """Replace the entries: removed ones leave the file at once, new ones are written by `store`."""
         if entries[: len(self._stored)] == self._stored:
             self._set(entries)
         else:
             self._write(entries)
 
     def _write(self, entries: list[Entry]) -> None:
-        # The file first: where the disk refuses, memory still says what the file says.
+        # The file first: after a disk error memory still agrees with the file.
         self._write_file(entries)
         self._set(entries)
 

@@ -22,7 +22,7 @@ class OffsetOutOfRange(LogError):
 
 
 class StorageError(LogError):
-    """The disk refused: it is full, read-only or broken."""
+    """A disk error: the disk is full, read-only or broken."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -33,7 +33,7 @@ class RefusedByProducerState(LogError):
 
 
 class CorruptFile(Exception):
-    """A file beside the log (index, snapshot, checkpoint) that is not what it should be; most can be made again."""
+    """A file of a log directory is damaged or missing. Indexes, snapshots and most checkpoints can be rebuilt."""
 
 
 __all__ = ["CorruptFile", "LogError", "OffsetOutOfRange", "RecordsError", "RefusedByProducerState", "StorageError"]

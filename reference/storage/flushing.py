@@ -1,4 +1,4 @@
-"""Files on their way to the disk: the waiting may be done in another thread, what follows from it is not."""
+"""Flushes whose wait for the disk may run in another thread; the caller's thread completes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reference.storage.making_durable import Act
 
 
 class PendingFlush:
-    """Something to make durable: the waiting may take long, and may be in another thread; `finish` may not."""
+    """A flush under way: `run` may take long and run in another thread; `finish` may not."""
 
     def __init__(self, disk: Disk, flush: Act, finish: Callable[[PendingFlush, OSError | None], None]) -> None:
         """`flush` flushes files and folders, and nothing else."""
@@ -22,13 +22,13 @@ class PendingFlush:
         self._flush()
 
     def waits(self) -> Sequence[Act]:
-        """What `run` does, for another thread: it holds what it needs, whatever becomes of the files. Errors: OSError."""
+        """The work of `run` as calls for another thread; they hold their own file handles. Errors: OSError."""
         with self._disk.gathered() as acts:
             self._flush()
         return acts
 
     def finish(self, error: OSError | None = None) -> None:
-        """All is durable, or the disk has failed."""
+        """Complete the flush: all is durable, or the disk failed with `error`."""
         if error is not None:
             self._disk.failed(error)
         self._finish(self, error)

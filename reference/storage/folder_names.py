@@ -10,7 +10,7 @@ DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX = "-delete", "-stray", "-future"
 MOST_NAME_BYTES = 255
 
 FUTURE = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-future")
-"""The folder of a copy in the making."""
+"""The folder name of a future log (KIP-113)."""
 
 
 def folder_name(topic: str, partition: int) -> str:
@@ -25,12 +25,12 @@ def partition_of(name: str) -> TopicPartition | None:
 
 
 def suffixed(key: TopicPartition, topic_id: UUID, suffix: str) -> str:
-    """The name of a folder that goes, or makes way. Names may have 255 characters, of which a topic's may be 249."""
+    """The name of a deleted, stray or future log's folder. A name has at most 255 characters, a topic's at most 249."""
     topic, partition = key
     ending = f".{topic_id.hex}{suffix}"
     return f"{topic[: MOST_NAME_BYTES - len(str(partition)) - 1 - len(ending)]}-{partition}{ending}"
 
 
 def can_move(key: TopicPartition) -> bool:
-    """Whether the name of a copy in the making is short enough for a folder's."""
+    """Whether the folder name of the partition's future log is short enough."""
     return len(suffixed(("", key[1]), UUID(int=0), FUTURE_SUFFIX)) + len(key[0]) <= MOST_NAME_BYTES

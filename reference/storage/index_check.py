@@ -1,4 +1,4 @@
-"""A segment's indexes are held against its batches before they are believed: their last entries, and the headers behind these."""
+"""Checks a segment's indexes against its batches: their last entries, and the headers after these."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _end_by_offset_index(segment: Segment) -> Offset | None:
 
 def _time_index_fits(segment: Segment, end: Offset) -> bool:
     """Whether the last entry's timestamp is the largest of the batch that it refers to, and above the first entry's, and no batch
-    behind the offset index has a larger one: by an index that is too old retention would delete younger records.
+    behind the offset index has a larger one: with a stale index retention would delete younger records.
 
     An empty index fits only where the first batch has no timestamp. Errors: CorruptBatch.
     """

@@ -7,7 +7,7 @@ from reference.storage.disk import Disk
 
 
 class IndexFile:
-    """The entries of one segment, by number. Opening reads nothing: all of the file's entries count."""
+    """The entries of one segment, by number. Opening reads nothing: the whole file counts as entries."""
 
     def __init__(self, disk: Disk, path: Path, base_offset: Offset, entry_bytes: int) -> None:
         self.path = path
@@ -18,7 +18,7 @@ class IndexFile:
         self.count = self.capacity
 
     def moved(self, path: Path) -> None:
-        """The file was renamed."""
+        """Follow a rename of the file."""
         self.path = path
         self._file.moved(path)
 
@@ -28,17 +28,17 @@ class IndexFile:
         return self.count * self._entry_bytes
 
     def reserve(self, max_bytes: int) -> None:
-        """Give the file the length that the active segment's has; entries stay."""
+        """Extend the file to `max_bytes`, for an active segment; entries are kept."""
         self.capacity = max(self.count, max_bytes // self._entry_bytes)
         self._file.resize(self.capacity * self._entry_bytes)
 
     def trim(self) -> None:
-        """Cut the file behind its entries."""
+        """Cut the file after its last entry."""
         self.capacity = self.count
         self._file.resize(self.size_bytes)
 
     def clear(self, max_bytes: int) -> None:
-        """Forget all entries, and have the room of the active segment's. Errors: OSError."""
+        """Remove all entries; the file has `max_bytes` again. Errors: OSError."""
         self.count, self.capacity = 0, max_bytes // self._entry_bytes
         self._file.clear(self.capacity * self._entry_bytes)
 

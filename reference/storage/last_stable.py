@@ -5,13 +5,13 @@ from __future__ import annotations
 from reference.protocol.primitives import NO_OFFSET, Offset
 
 NOTHING_OPEN = NO_OFFSET
-"""Stands for the first offset of a transaction where there is none."""
+"""The first offset of a transaction where there is none."""
 
 
 def first_unstable_offset(oldest_open: Offset, oldest_undecided: Offset) -> Offset:
-    """Where the oldest transaction begins whose end is not certain; -1 where there is none.
+    """The first offset of the oldest transaction without a committed marker; -1 where there is none.
 
-    `oldest_open` is that of one without a marker, `oldest_undecided` that of one whose marker is not committed yet.
+    `oldest_open` is that of a transaction without a marker, `oldest_undecided` that of one with an uncommitted marker.
 
     pre: oldest_open >= -1 and oldest_undecided >= -1
     post: _ in (oldest_open, oldest_undecided)
@@ -24,7 +24,7 @@ def first_unstable_offset(oldest_open: Offset, oldest_undecided: Offset) -> Offs
 
 
 def last_stable_offset(first_unstable: Offset, log_start: Offset, high_watermark: Offset) -> Offset:
-    """The first uncertain transaction's beginning, else the high watermark; within the committed log in either case.
+    """The first unstable offset, else the high watermark; between log start and high watermark in either case.
 
     Deleted records of a transaction do not hold it back. A known deviation: where the log's start was moved into a batch
     Apache Kafka 4.3.1 reports the batch's beginning, from which no consumer can read; 3.9 reported the start.

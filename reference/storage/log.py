@@ -1,7 +1,8 @@
 """One partition on disk: the log that replication, fetches and coordinators work on.
 
-A log is a row of segments; only the last one grows. An append validates, gives offsets, writes and indexes, in this order:
-whatever raises has changed nothing. Times come in as `now`; nothing here looks at a clock, sleeps or runs beside its caller.
+A log is a list of segments; only the last one grows. An append validates, assigns offsets, writes and indexes, in this order:
+a step that raises has changed nothing. The caller passes the time as `now`; no function reads a clock, sleeps or starts a
+thread.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ __all__ = [
 
 
 class Log(Shortening):
-    """One partition's log. Not for several threads. Slices and results stay valid whatever is done to the log later."""
+    """One partition's log. Not thread-safe. Slices and results stay valid after later changes to the log."""
 
     # ---- questions
 
@@ -85,7 +86,7 @@ class Log(Shortening):
         return EpochEndOffset(*self._epochs.end_offset_for(epoch, self.log_end_offset))
 
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
-        """The first offset of the oldest transaction that is not decided below the high watermark, else that.
+        """The first offset of the oldest transaction that is not decided below the high watermark, else the latter.
 
         No lower than the log's start: deleted records of a transaction do not hold it back.
         """
@@ -132,7 +133,7 @@ class Log(Shortening):
     def begin_verification(
         self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence, adds_partition: bool, now: TimestampMs
     ) -> Guard | None:
-        """Before the first batch of a transaction: what its append must show; None where it needs nothing (KIP-890).
+        """The guard that the append of a transaction's first batch needs (KIP-890); None where it needs none.
 
         Errors: RefusedByProducerState INVALID_PRODUCER_EPOCH.
         """
@@ -147,13 +148,13 @@ class Log(Shortening):
         transaction_version: int = 0,
         guard: Guard | None = NOT_REQUIRED,
     ) -> AppendInfo:
-        """Validate one batch, give it the next offsets and write it. `records` is changed in place if it is writable.
+        """Validate one batch, assign it the next offsets and write it. `records` is changed in place if it is writable.
 
-        `transaction_version` is that of a marker's transaction (2 with KIP-890); `guard` is what `begin_verification`
-        gave for a batch that may open a transaction.
+        `transaction_version` is that of a marker's transaction (2 with KIP-890); `guard` is the result of
+        `begin_verification` for a batch that may open a transaction.
         Errors, each leaving the log as it was: RecordsError (code, message, record_errors), LogError
-        (RECORD_LIST_TOO_LARGE), RefusedByProducerState (45, 47, 48 ...), StorageError (56). Only where the flush failed that
-        was due is a batch in the log, in every respect, that was answered with StorageError.
+        (RECORD_LIST_TOO_LARGE), RefusedByProducerState (45, 47, 48 ...), StorageError (56). One exception: where the flush
+        of flush.messages fails, StorageError is raised although the batch is in the log.
         """
         self.resume()
         config = self.config
@@ -199,12 +200,11 @@ class Log(Shortening):
     def append_as_follower(
         self, records: Buffer, now: TimestampMs, leader_epoch: LeaderEpoch | None = None
     ) -> AppendInfo:
-        """Write the batches that a leader sent, offsets and epochs as they are; a last one cut off is left out.
+        """Write the batches that a leader sent, with their offsets and epochs; ignore a last batch that is cut off.
 
-        Those from the first one of a newer epoch than `leader_epoch` on are left out, too: a replica that sends slowly, and loses
-        its leadership meanwhile, reads them from a log that it has cut and filled again (KAFKA-18723).
-        Batches before one that raises stay written: each is a step of its own.
-        Errors: RecordsError for corrupt bytes; LogError when offsets do not go on from the log's end; StorageError.
+        It stops at the first batch of a newer epoch than `leader_epoch`: a slow sender that has lost its leadership may read
+        such batches from its log after truncation (KAFKA-18723). Batches before one that raises stay written.
+        Errors: RecordsError for corrupt bytes; LogError when offsets do not continue at the log's end; StorageError.
         """
         self.resume()
         first, newest, size = self.log_end_offset, NO_TIMESTAMP, 0
@@ -240,8 +240,7 @@ class Log(Shortening):
     ) -> None:
         """Write a batch at the log's end, into a new segment if need be. Errors: StorageError, and nothing has changed.
 
-        The transaction that it aborts is noted first: a marker that is in the log can not be taken back where the disk is
-        full, a note can.
+        The aborted transaction is indexed first: on a full disk an index entry can be taken back, a marker in the log cannot.
         """
         config, active = self.config, self._active
         try:
@@ -278,7 +277,7 @@ class Log(Shortening):
             raise storage_error(self.folder, error) from error
 
     def take_epochs(self, other: Log) -> None:
-        """Know the epochs that began at the end of a log of which this is a copy, and appended nothing. Errors: StorageError."""
+        """Copy the epochs that began at the end of the original log and appended nothing. Errors: StorageError."""
         for epoch, start in other._epochs.entries:
             if epoch > self.leader_epoch:
                 self.assign_epoch_start(epoch, start)

@@ -1,18 +1,18 @@
-"""One log directory: its partitions' logs are opened, checkpointed, closed, moved and deleted.
+"""One log directory: opens, checkpoints, closes, moves and deletes its partitions' logs.
 
     FOLDER/TOPIC-PARTITION/                     a log
-    FOLDER/TOPIC-PARTITION.ID-future/           a copy in the making of a log in another directory (KIP-113)
+    FOLDER/TOPIC-PARTITION.ID-future/           a future log: the incomplete copy of a log in another directory (KIP-113)
     FOLDER/TOPIC-PARTITION.ID-delete/           a log that is being deleted
     FOLDER/TOPIC-PARTITION.ID-stray/            a log of another topic id than the metadata name; it is kept
     FOLDER/recovery-point-offset-checkpoint     up to where each log was flushed
     FOLDER/log-start-offset-checkpoint          where each log starts, if not at its first segment
     FOLDER/replication-offset-checkpoint        high watermarks
     FOLDER/cleaner-offset-checkpoint            up to where each compacted log is clean
-    FOLDER/segment-checksums                    what flushed segments were
-    FOLDER/.kafka_cleanshutdown                 the last run ended cleanly
+    FOLDER/segment-checksums                    lengths and checksums of flushed segments
+    FOLDER/.kafka_cleanshutdown                 present after a clean shutdown
 
-A log is opened when the metadata name it, with its configuration. What is in the folder and in no metadata is left alone, but
-that a clean end recovers what a crash left of it: the note of a clean end speaks for the whole folder.
+A log is opened, with its configuration, when the metadata name it. Other logs in the folder are not opened, except that a clean
+shutdown recovers those that a crash left: the clean-shutdown file covers the whole folder.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -57,7 +57,7 @@ METADATA_TOPIC_ID = UUID(int=1)
 METADATA_LOG_CONFIG = LogConfig(
     retention_ms=-1, max_message_bytes=8 * 1024 * 1024, segment_index_bytes=256 * 1024, may_lack_offsets=False
 )
-"""Kafka's, but for the indexes: it gives them the 10 MiB of any topic. These have room for some 85 MiB of metadata, and where
+"""Kafka's, except for the indexes, which have 10 MiB there as in any topic. These have room for some 85 MiB of metadata; when
 they are full the log rolls, as any log does."""
 
 CHECKPOINT_INTERVAL_MS = 60_000
@@ -81,18 +81,18 @@ class LogDirectory:
         self.disk = disk
         self.folder = folder
         self.logs: dict[TopicPartition, Log] = {}
-        """Those that are open, copies in the making among them."""
+        """The open logs, future logs among them."""
         self.futures: dict[TopicPartition, str] = {}
-        """Copies in the making, open or not, and the names of their folders."""
+        """Future logs, open or not, and the names of their folders."""
         self.cleaner = Cleaner(disk, folder, self.logs, log)
-        """Compacts the logs whose topics want it."""
+        """Compacts the logs with cleanup.policy=compact."""
         self.producer_expiry = ProducerExpiry()
-        """Of logs that are opened from now on."""
+        """Applies to logs that are opened from now on."""
         self.broker_epoch = BrokerEpoch(-1)
-        """Written with the clean end; at the next start `last_broker_epoch`. Who ends before it has registered has lost
-        nothing since the clean end before, and so hands that one's epoch on."""
+        """Written at a clean shutdown; the next start reads it as `last_broker_epoch`. A broker that ends before it has
+        registered keeps the previous value: it has lost nothing since."""
         self.last_broker_epoch: BrokerEpoch | None = None
-        """The broker's epoch at its last, clean end; None after a crash."""
+        """The broker's epoch at its last shutdown if that was clean; None after a crash."""
         self.has_topic: Callable[[UUID], bool] = lambda id: False
         """Whether the metadata have a topic with this id."""
         self.run_flush: RunFlush = run_now
@@ -113,8 +113,8 @@ class LogDirectory:
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
 
-        Errors: StorageError; CorruptFile when a log is damaged though the last end was clean, or it is not known which records
-        were deleted, and nothing is changed.
+        Errors: StorageError; CorruptFile, with nothing changed, for a log that is damaged after a clean shutdown, or a damaged
+        checkpoint of log start offsets.
         """
         self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
         self._next_upkeep = now + UPKEEP_INTERVAL_MS
@@ -153,13 +153,13 @@ class LogDirectory:
         return self.folder / self.futures.get(key, folder_name(*key))
 
     def _remove_deleted(self, names: Sequence[str]) -> None:
-        """Remove what was being deleted, and before that what is written down of it. Errors: OSError."""
+        """Remove the folders of deleted logs, after their stored checksums. Errors: OSError."""
         self._checkpoints.drop_deleted(names)
         for name in names:
             self.disk.remove_folder(self.folder / name)
 
     def _check_all(self, now: TimestampMs) -> None:
-        """After a clean end: everything is there, and whole. Errors: OSError, CorruptFile."""
+        """Check after a clean shutdown that all logs are present and undamaged. Errors: OSError, CorruptFile."""
         found = dict(self.unopened())
         for name, key in found.items():
             log_start = self._checkpoints.log_starts.get(key, FIRST_OFFSET)
@@ -169,7 +169,7 @@ class LogDirectory:
                 raise CorruptFile(f"{self._path(key)} is gone, and was flushed: restore it")
 
     def _checksums_of(self, key: TopicPartition) -> Mapping[Offset, SegmentChecksum]:
-        """Those that were written down for the log whose folder is there. Errors: OSError, CorruptFile."""
+        """The stored checksums of the log, if its folder has their topic id. Errors: OSError, CorruptFile."""
         known = self._checkpoints.checksums.get(key)
         if known is None or known.topic_id != read_topic_id(self.disk, self._path(key)):
             return NO_CHECKSUMS
@@ -178,14 +178,14 @@ class LogDirectory:
     # ---- logs
 
     def has_metadata_log(self) -> bool:
-        """Whether the quorum's log, or a snapshot of it, is there. Errors: OSError."""
+        """Whether the metadata log, or a snapshot of it, exists. Errors: OSError."""
         names = self._list(self.folder / folder_name(METADATA_TOPIC, 0))
         return any(name.endswith((LOG_SUFFIX, ".checkpoint")) for name in names)
 
     def metadata_log(self, now: TimestampMs) -> Log:
         """The quorum's log, `__cluster_metadata-0`.
 
-        Errors: as for `get_or_create`; CorruptFile where it is missing and the logs are there that only it can have made.
+        Errors: as for `get_or_create`; CorruptFile where it is missing although logs exist that need it.
         """
         if not self.has_metadata_log():
             home = folder_name(METADATA_TOPIC, 0)
@@ -197,15 +197,15 @@ class LogDirectory:
         return self.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now)
 
     def _took_part(self) -> bool:
-        """Whether the folder of the quorum's log holds more than its topic's id, which alone a kill at the first start leaves."""
+        """Whether the metadata log's folder holds more than the topic id, the only file that a kill at the first start leaves."""
         names = self._list(self.folder / folder_name(METADATA_TOPIC, 0))
         return any(name != PARTITION_METADATA and not name.endswith(TEMPORARY) for name in names)
 
     def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
-        """The log of a partition: opened and, after a crash, recovered, or made.
+        """The log of a partition: opened and, after a crash, recovered, or created.
 
-        A folder of another topic of this name makes way, and is kept: nothing proves that its topic was deleted. It is refused
-        where its topic has another name, or its checksums are this topic's.
+        A folder with another topic id is renamed to `-stray` and kept: nothing proves that its topic was deleted. It is an
+        error if that topic exists under another name, or the checksums are this topic's.
         Errors: StorageError, CorruptFile.
         """
         key = (topic, partition)
@@ -220,7 +220,7 @@ class LogDirectory:
             except OSError as error:
                 raise self._storage_error(error) from error
             except Exception as error:
-                # Whatever it is: one log must not keep the others from being served.
+                # Any error: one log must not keep the others from being served.
                 folder, text = folder_name(topic, partition), str(error) or type(error).__name__
                 self.offline[key] = text if folder in text else f"{self.folder / folder}: {text}"
                 raise CorruptFile(self.offline[key]) from error
@@ -247,9 +247,9 @@ class LogDirectory:
         self.disk.sync_folder(self.folder)
 
     def _begin_folder(self, key: TopicPartition, topic_id: UUID) -> None:
-        """Before a folder is made: what the checkpoints say of an earlier log of this name must not be read as the new one's.
+        """Before a folder is created, remove the checkpoint entries of an earlier log of this name.
 
-        Errors: CorruptFile where this very log was flushed and its folder is gone; OSError.
+        Errors: CorruptFile where this very log was flushed and its folder is missing; OSError.
         """
         folder = self._path(key)
         if self.disk.exists(folder):
@@ -261,9 +261,9 @@ class LogDirectory:
             self._checkpoint()
 
     def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
-        """Make the folders of new logs with their topics' ids, durably, and wait for the disk with all of them together.
+        """Make the folders of new logs with their topics' ids, durably, with a common wait for the disk.
 
-        A folder that is there, or that may not be made, is left to `get_or_create`. Errors: StorageError.
+        A folder that exists, or must not be created, is left to `get_or_create`. Errors: StorageError.
         """
         made: dict[Path, UUID] = {}
         try:
@@ -282,7 +282,7 @@ class LogDirectory:
             raise self._storage_error(error) from error
 
     def has(self, key: TopicPartition) -> bool:
-        """Whether the log of a partition is here, and not as a copy in the making. Errors: StorageError."""
+        """Whether the directory has the log of a partition, not only a future log. Errors: StorageError."""
         folder = self.folder / folder_name(*key)
         try:
             return (key in self.logs and key not in self.futures) or bool(self._list(folder))
@@ -290,7 +290,7 @@ class LogDirectory:
             raise self._storage_error(error) from error
 
     def misses(self, key: TopicPartition, topic_id: UUID) -> bool:
-        """Whether this very log was flushed here. Where its folder is gone, that is a loss."""
+        """Whether this very log was flushed here: then a missing folder is a loss."""
         known = self._checkpoints.checksums.get(key)
         return known is not None and known.topic_id == topic_id and bool(known.segments)
 
@@ -340,7 +340,7 @@ class LogDirectory:
     def delete(self, key: TopicPartition, now: TimestampMs) -> None:
         """Delete an open log: its folder is renamed now and removed by `tick` after file.delete.delay.ms.
 
-        Who reads a slice of it may go on. Errors: StorageError; a log whose folder was not renamed is open still.
+        Open slices stay readable. Errors: StorageError; a log whose folder was not renamed stays open.
         """
         log = self.logs[key]
         name = suffixed(key, log.topic_id, DELETE_SUFFIX)
@@ -355,10 +355,10 @@ class LogDirectory:
         self.futures.pop(key, None)
         self._deleted.append((now + log.config.file_delete_delay_ms, self.folder / name))
 
-    # ---- copies in the making
+    # ---- future logs
 
     def open_future(self, key: TopicPartition, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
-        """The copy in the making of a log that is in another directory, with what an earlier run has copied.
+        """The future log of a partition whose log is in another directory, with the records that an earlier run copied.
 
         Errors: StorageError, CorruptFile.
         """
@@ -366,7 +366,7 @@ class LogDirectory:
         return self.get_or_create(*key, topic_id, config, now)
 
     def promote_future(self, key: TopicPartition, now: TimestampMs) -> Log:
-        """Make the copy, which is open, the partition's log; what is in it is durable before. Errors: StorageError."""
+        """Make the open future log the partition's log, after a flush. Errors: StorageError."""
         future = self.logs.pop(key)
         try:
             future.close()
@@ -381,7 +381,7 @@ class LogDirectory:
         return log
 
     def _forget(self, key: TopicPartition) -> None:
-        """The log of this name is no more; what the checkpoints say of it is gone with the next ones. Errors: OSError."""
+        """Drop the state of a deleted log; the next checkpoints are without it. Errors: OSError."""
         self._checkpoints.forget(key)
         self.cleaner.forget(key)
 
@@ -429,7 +429,7 @@ class LogDirectory:
             raise self._storage_error(error) from error
 
     def _checkpoint(self, is_closed: bool = False) -> None:
-        """Write what flushed segments are, recovery points and log starts. Errors: OSError."""
+        """Write checksums, recovery points and log starts. Errors: OSError."""
         checkpoints = self._checkpoints
         checksums = self._checksums_of_kept() if is_closed else dict(checkpoints.checksums)
         for key, log in self.logs.items():
@@ -441,7 +441,7 @@ class LogDirectory:
         checkpoints.write(checksums)
 
     def _checksums_of_kept(self) -> dict[TopicPartition, LogChecksums]:
-        """What a clean end goes on to demand: the logs whose folders are there, and those that are missed."""
+        """The checksums that a clean shutdown keeps: of logs whose folders exist, and of logs that could not be opened."""
         return {
             key: log
             for key, log in self._checkpoints.checksums.items()
@@ -449,7 +449,7 @@ class LogDirectory:
         }
 
     def shut_down(self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs) -> None:
-        """A clean end: all logs closed, checkpoints written, and a note that it was clean unless a log failed.
+        """Shut down cleanly: close all logs, write checkpoints and, unless a log failed, the clean-shutdown file.
 
         Errors: StorageError.
         """
@@ -472,10 +472,10 @@ class LogDirectory:
             raise failures[0]
 
     def _recover_what_is_left(self, now: TimestampMs) -> None:
-        """Open the logs that a crash left and no metadata have named since: those of partitions that were moved meanwhile.
+        """Open the logs that a crash left and that no metadata have named since, as of reassigned partitions.
 
-        Apache Kafka recovers them when it starts. Without it no later end of this broker would count as a clean one, and
-        the controller would take it for one that lost its tail. What cannot be opened is reported, and stays as it is.
+        Apache Kafka recovers them when it starts. Without this no later shutdown of this broker would count as clean, and
+        the controller would assume that it lost records. A log that cannot be opened is reported and not changed.
         """
         try:
             for name, key in self.unopened():
@@ -485,9 +485,9 @@ class LogDirectory:
             self._say("warning", f"a log that is in no metadata cannot be recovered: {error}")
 
     def unopened(self) -> list[tuple[str, TopicPartition]]:
-        """The logs that are not open. Errors: OSError.
+        """Folder names and partitions of the logs that are not open. Errors: OSError.
 
-        Other folders (`lost+found`, what is being deleted) are none, nor is one that a crash left before anything was in it.
+        Other folders (`lost+found`, deleted logs) and empty folders, which a crash may leave, do not count.
         """
         opened = {log.folder.name for log in self.logs.values()}
         futures = {name: key for key, name in self.futures.items()}

@@ -1,8 +1,8 @@
-"""The log directories of a node: which one holds each partition, and which do not work any more (KIP-112, KIP-858).
+"""The log directories of a node: which one holds each partition, and which have failed (KIP-112, KIP-858).
 
 A partition's log is in one directory. A new one is made where the metadata assign it, else in the directory with the fewest
 logs. A directory whose disk has failed once is offline until the next start; a node goes on without it, unless it holds the
-metadata log or is the last one. While one is offline a log is made only where it cannot be in that one already.
+metadata log or is the last one. While one is offline a log is created only if it cannot exist there already.
 Source: kafka.log.LogManager.
 """
 
@@ -36,17 +36,17 @@ class LogManager:
         self._all = tuple(dict.fromkeys((self.metadata, *self.directories)))
         self._say = say
         self._preferred: dict[TopicPartition, LogDirectory] = {}
-        """Where AlterReplicaLogDirs wants logs that are not there yet."""
+        """The directory that AlterReplicaLogDirs chose for a log that does not exist yet."""
         self.is_cordoned: Callable[[LogDirectory], bool] = lambda directory: False
         """Whether a directory takes no new logs while another does (KIP-1066)."""
         self._lost: set[LogDirectory] = set()
-        """Failed directories that `take_failed` has given."""
+        """Failed directories that `take_failed` has returned."""
 
     # ---- directories
 
     @property
     def live(self) -> list[LogDirectory]:
-        """Those of log.dirs that work."""
+        """The directories of log.dirs that have not failed."""
         return [each for each in self.directories if each.disk.failure is None]
 
     @property
@@ -55,7 +55,7 @@ class LogManager:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a directory has failed that `take_failed` has not given."""
+        """Whether a directory has failed that `take_failed` has not returned."""
         return any(each.disk.failure is not None and each not in self._lost for each in self._all)
 
     def take_failed(self) -> list[LogDirectory]:
@@ -83,7 +83,7 @@ class LogManager:
         return next((each for each in self._working if key in each.logs and key not in each.futures), None)
 
     def future_holder(self, key: TopicPartition) -> LogDirectory | None:
-        """The working directory that has a copy in the making of a partition's log."""
+        """The working directory that has the future log of a partition."""
         return next((each for each in self._working if key in each.futures), None)
 
     @property
@@ -94,22 +94,22 @@ class LogManager:
     # ---- start and end
 
     def configure(self, producer_expiry: ProducerExpiry) -> None:
-        """Settings of logs that are opened from now on."""
+        """Set the producer expiry of logs that are opened from now on."""
         for each in self._all:
             each.producer_expiry = producer_expiry
 
     def run_flushes_by(self, run: RunFlush) -> None:
-        """Let others wait for the disk where a segment was closed or compacted; without this the node waits."""
+        """Flush closed and compacted segments with `run`; by default the node itself waits for the disk."""
         for each in self._all:
             each.run_flush = run
 
     def judge_folders_by(self, has_topic: Callable[[UUID], bool]) -> None:
-        """The folder of a topic that the metadata have under another name is damaged, and no deleted topic's."""
+        """Set the test for existing topic ids: a folder that has one of another topic name is damaged, not a deleted topic's."""
         for each in self._all:
             each.has_topic = has_topic
 
     def settings_changed(self) -> None:
-        """The broker's settings are others."""
+        """Apply changed settings of the broker to the cleaners."""
         for each in self.directories:
             each.cleaner.settings_changed()
 
@@ -143,7 +143,7 @@ class LogManager:
     def metadata_log(self, now: TimestampMs, is_only_copy: bool = False) -> Log:
         """The quorum's log. `is_only_copy` says that no other voter has one.
 
-        Errors: StorageError; CorruptFile where it is missing and the logs are there that only it can have made.
+        Errors: StorageError; CorruptFile where it is missing although logs exist that need it.
         """
         if is_only_copy and not self.metadata.has_metadata_log():
             for each in self.live:
@@ -161,14 +161,14 @@ class LogManager:
 
     @property
     def last_broker_epoch(self) -> BrokerEpoch | None:
-        """The broker's epoch at its last, clean end; None where a directory is offline, or does not say the same."""
+        """The broker's epoch at its last, clean shutdown; None where a directory is offline, or the directories disagree."""
         epochs = {each.last_broker_epoch if each.disk.failure is None else None for each in self.directories}
         return epochs.pop() if len(epochs) == 1 else None
 
     def shut_down(
         self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs, broker_epoch: BrokerEpoch | None
     ) -> None:
-        """A clean end of each directory that works. `broker_epoch` is None where the broker has not registered.
+        """Shut down each working directory cleanly. `broker_epoch` is None where the broker has not registered.
 
         Errors: StorageError, of the first that failed.
         """
@@ -194,10 +194,10 @@ class LogManager:
         assigned: UUID | None = None,
         is_new: bool = True,
     ) -> Log:
-        """The log of a partition: opened and, after a crash, recovered, or made.
+        """The log of a partition: opened and, after a crash, recovered, or created.
 
-        `assigned` is the id of its directory in the metadata, if they name one; `is_new` says that no earlier run of this
-        broker can have made it.
+        `assigned` is the id of its directory in the metadata, if they name one; `is_new`: no earlier run of this
+        broker can have created it.
         Errors: StorageError, CorruptFile.
         """
         holder = next((each for each in self._working if each.has(key)), None)
@@ -217,7 +217,7 @@ class LogManager:
         return holder.get_or_create(*key, topic_id, config, now)
 
     def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
-        """Make the folders of logs that `get_or_create` will open next, and wait for the disk with all of them together.
+        """Make the folders of logs that `get_or_create` will open next, with a common wait for the disk.
 
         Where there are several directories each log is placed when it is opened. Errors: StorageError.
         """
@@ -226,7 +226,7 @@ class LogManager:
             directory.make_folders({key: id for key, id in topic_ids.items() if key not in directory.futures})
 
     def _choose(self, key: TopicPartition, assigned: UUID | None, is_new: bool) -> LogDirectory:
-        """Where a new log is made.
+        """The directory for a new log.
 
         Errors: CorruptFile where it may be in a directory that is offline; StorageError where all are.
         """
@@ -246,7 +246,7 @@ class LogManager:
         return min(open_ones or live[:1], key=lambda each: len(each.logs) - ((METADATA_TOPIC, 0) in each.logs))
 
     def prefer(self, key: TopicPartition, directory: LogDirectory) -> None:
-        """Make the log of a partition that is not here yet in this directory, unless too many are waited for already."""
+        """Choose this directory for a log that does not exist yet, unless MOST_PREFERRED choices are pending."""
         if len(self._preferred) < MOST_PREFERRED:
             self._preferred[key] = directory
 
@@ -261,22 +261,22 @@ class LogManager:
         return holder.high_watermark(key) if holder is not None else FIRST_OFFSET
 
     def delete(self, key: TopicPartition, now: TimestampMs) -> None:
-        """Delete a log that is open, and its copy in the making. Errors: StorageError."""
+        """Delete an open log and its future log. Errors: StorageError."""
         self.drop_future(key, now)
         if (holder := self.holder(key)) is not None:
             holder.delete(key, now)
 
     def drop_future(self, key: TopicPartition, now: TimestampMs) -> None:
-        """Give up the copy in the making of a log. Errors: StorageError."""
+        """Delete the future log of a partition. Errors: StorageError."""
         if (future := self.future_holder(key)) is not None and key in future.logs:
             future.delete(key, now)
 
     def replace_with_future(self, key: TopicPartition, high_watermark: Offset, now: TimestampMs) -> Log:
-        """Put the copy, which has all that the log has, in its place.
+        """Replace a log by its future log, which has all its records.
 
-        The log goes first: a crash between leaves a copy that the metadata assign to its directory, and no log in two. Its
-        high watermark is stored beside it before: Apache Kafka stores those of copies with all others, every five seconds.
-        The epoch of a leader that has appended nothing yet is in no file, so it is taken over at the end.
+        The log is deleted first: a crash between the steps leaves only the future log, which the metadata assign to its
+        directory. The high watermark is stored there before; Apache Kafka stores it with all others, every five seconds.
+        The epoch of a leader that has appended nothing yet is in no file, so it is copied at the end.
         Errors: StorageError.
         """
         holder, future = self.holder(key), self.future_holder(key)

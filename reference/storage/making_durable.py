@@ -1,8 +1,7 @@
-"""What a disk does to make bytes durable: one wait after the other or, at a clean end, many side by side.
+"""Makes bytes durable: one wait after the other or, at a clean shutdown, many side by side.
 
-A file system flushes many files in little more time than one, and a node that ends has several to flush for each of its logs.
-The end of `side_by_side` is the end of all of them; until then none is known to be durable, and nothing that depends on it may be
-written.
+A file system flushes many files in little more time than one, and a shutdown flushes several files of each log. All are durable
+at the end of `side_by_side`. Before that none is known to be durable, and nothing that depends on one may be written.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ Act = Callable[[], None]
 """Makes something durable. Errors: OSError."""
 
 RunAll = Callable[[Sequence[Act]], None]
-"""Carries out all, also where some fail. Errors: OSError, of the first that failed."""
+"""Runs all acts, even where some fail. Errors: OSError, of the first that failed."""
 
 MOST_POSTPONED = 200
-"""Acts that wait for each other: each may hold a descriptor."""
+"""Limit of postponed acts: each may hold a descriptor."""
 
 
 def run_in_turn(acts: Sequence[Act]) -> None:
@@ -33,15 +32,15 @@ def run_in_turn(acts: Sequence[Act]) -> None:
 
 
 class Failing:
-    """The first failure of all operations on one disk, and how it makes things durable."""
+    """Keeps the first failure of a disk's operations, and runs or postpones its flushes."""
 
     def __init__(self, run_all: RunAll = run_in_turn) -> None:
         self.failure: OSError | None = None
         self._run_all = run_all
         self._postponed: dict[object, Act] | None = None
-        """Acts that `side_by_side` carries out, by what they make durable; None outside of it."""
+        """Acts for the end of `side_by_side`, by file or path; None outside of it."""
         self._gathered: list[Act] | None = None
-        """Acts that `gathered` gives; None outside of it."""
+        """The list that `gathered` yields; None outside of it."""
 
     def failed(self, error: OSError) -> None:
         if self.failure is None and not isinstance(error, FileNotFoundError):
@@ -49,7 +48,7 @@ class Failing:
 
     @contextmanager
     def noticed(self) -> Generator[None]:
-        """Remember what fails."""
+        """Record an OSError of the block as a failure of the disk, and raise it."""
         try:
             yield
         except OSError as error:
@@ -57,7 +56,7 @@ class Failing:
             raise
 
     def make_durable(self, what: object, act: Act) -> None:
-        """Carry it out, now or at the end of `side_by_side`; within `gathered`, not at all. Errors: OSError."""
+        """Run `act` now, or at the end of `side_by_side`; within `gathered` only list it. Errors: OSError."""
         if self._gathered is not None:
             self._gathered.append(act)
             return
@@ -80,7 +79,7 @@ class Failing:
 
     @contextmanager
     def side_by_side(self) -> Generator[None]:
-        """Within it `flush`, `write_file` and `sync_folder` may wait for its end. Errors: OSError, of the first that failed."""
+        """See `Disk`."""
         self._postponed = {}
         try:
             yield

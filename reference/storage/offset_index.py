@@ -30,7 +30,7 @@ class OffsetIndex(IndexFile):
         return self.count >= self.capacity
 
     def append(self, last_offset: Offset, position: int) -> None:
-        """Note where the batch with this last offset begins. Errors: OSError, and nothing is noted."""
+        """Add an entry: the batch with this last offset begins at `position`. Errors: OSError, and nothing is added."""
         self._file.write_at(self.count * ENTRY_BYTES, _ENTRY.pack(last_offset - self._base_offset, position))
         self.count += 1
 

@@ -17,7 +17,7 @@ from reference.storage.record_outline import outlines
 from reference.storage.segment import Segment, StoredBatch
 
 ENTRY_BYTES = 160
-"""What an entry takes besides the key's bytes, at most: its place in the table while that grows, and two objects. (Measured.)"""
+"""The most memory of an entry besides the key's bytes: its place in a growing table, and two objects. (Measured.)"""
 
 
 class OffsetMap:
@@ -33,7 +33,7 @@ class OffsetMap:
 
     @property
     def size_bytes(self) -> int:
-        """How much memory the map takes, at most."""
+        """The most memory that the map takes."""
         return ENTRY_BYTES * len(self.last) + self._key_bytes
 
     @property
@@ -42,7 +42,7 @@ class OffsetMap:
         return self.size_bytes >= self._max_bytes
 
     def read(self, batch: StoredBatch) -> None:
-        """Take the keys of a batch. Errors: RecordsError, for a checksum that is wrong too."""
+        """Add the keys of a batch. Errors: RecordsError, also for a wrong checksum."""
         header = batch.header
         check_crc(batch.data, header)
         base, from_delta = header.base_offset, self.start - header.base_offset
@@ -57,7 +57,7 @@ class OffsetMap:
 
 
 def record_bytes(batch: StoredBatch) -> bytes:
-    """The bytes of a batch's records, unpacked. Errors: RecordsError."""
+    """The bytes of a batch's records, decompressed. Errors: RecordsError."""
     return bytes(decompress(batch.header.codec, batch.data[HEADER_BYTES : batch.header.size]))
 
 

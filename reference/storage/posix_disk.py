@@ -21,7 +21,7 @@ SEEK_DATA, SEEK_HOLE = getattr(os, "SEEK_DATA", 3), getattr(os, "SEEK_HOLE", 4)
 
 
 class OpenFile:
-    """A descriptor, which is closed when nothing refers to it any more: a reader of a file has one of its own so."""
+    """A descriptor that is closed with the last reference to it, so that a reader can keep it."""
 
     __slots__ = ("_disk", "descriptor")
 
@@ -50,7 +50,7 @@ class OpenFile:
 
 
 class PosixFile:
-    """A file that is opened when it is used: while too many are open, those that were not used for longest are closed."""
+    """A file that is opened on use; while too many are open, files that were not used lately are closed."""
 
     __slots__ = ("__weakref__", "_disk", "_durable", "_identity", "_open", "_path", "_writes", "is_used", "size")
 
@@ -60,7 +60,7 @@ class PosixFile:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._open: OpenFile | None = OpenFile(descriptor, disk)
         self.is_used = True
-        """Since the disk last looked for a file to close."""
+        """Whether it was used since the disk last looked for a file to close."""
         self._writes = self._durable = 0
         """How often the file was changed, and up to which change it is durable."""
         found = os.fstat(descriptor)
@@ -89,7 +89,7 @@ class PosixFile:
         return self._durable == self._writes
 
     def close(self) -> None:
-        """Hold no descriptor until the file is used again; those who read it keep theirs. Errors: OSError."""
+        """Close the descriptor until the file is used again; readers keep theirs. Errors: OSError."""
         if (flush := self.pending_flush()) is not None:
             # An error of the disk after this could be reported to no flush: the system may forget it with the file.
             with self._disk.noticed():
@@ -97,7 +97,7 @@ class PosixFile:
         self._open = None
 
     def pending_flush(self) -> Act | None:
-        """What makes the open file durable, in any thread; None where it is, or is not open."""
+        """A call that makes the open file durable, for any thread; None where it is durable, or not open."""
         opened = self._open
         return None if opened is None or self.is_durable else partial(self._flushed_by, opened, self._writes)
 
@@ -156,19 +156,19 @@ def another_file(path: Path) -> FileNotFoundError:
 
 
 MOST_OPEN_FILES = 10_000
-"""Of one disk, where its process does not say otherwise: of a log file that was not used for longest the descriptor is closed."""
+"""Default limit of a disk's open log files; beyond it, files that were not used lately are closed."""
 
 MOST_LOOKED_AT = 16
-"""Files, before one is closed that was used lately, or must be flushed first."""
+"""How many files are looked at before one is closed that was used lately, or must be flushed first."""
 
 FLUSHED_TOGETHER = 64
-"""Files that are flushed side by side where one that is to be closed is not durable."""
+"""How many files are flushed together when a file to be closed is not durable."""
 
 MOST_OPEN_MAPS = 500
-"""Of one disk: a mapped file that was not used for longest is closed, and opened again when it is used."""
+"""Limit of a disk's open mapped files; the least recently used one is closed, and opened again on use."""
 
 MOST_ZEROS = 16
-"""Lengths of files that are all hole, whose maps are shared."""
+"""For how many lengths a disk keeps a shared map of zeros."""
 
 DESCRIPTORS_A_MAP = 2
 """The file's own, and that of Python's map."""
@@ -194,7 +194,7 @@ class PosixMappedFile:
         self._map: mmap.mmap | None = None
         self._is_copy = False
         self._has_zeros = False
-        """Whether the map is the disk's, of zeros."""
+        """Whether the map is the disk's shared map of zeros."""
         disk.opened(self)
 
     def _open(self) -> int:
@@ -210,7 +210,7 @@ class PosixMappedFile:
         return self._descriptor
 
     def close(self) -> None:
-        """Hold no descriptor until the file is used again."""
+        """Close descriptor and map until the file is used again."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -261,13 +261,13 @@ class PosixMappedFile:
             self._size = size
 
     def clear(self, size: int) -> None:
-        """See `MappedFile`. Most indexes that a kill leaves were never written to: they are what they should be."""
+        """See `MappedFile`. Most indexes that a kill leaves were never written to, and need no change."""
         if size != self._size or not self._is_hole():
             self.resize(0)
             self.resize(size)
 
     def _is_hole(self) -> bool:
-        """Whether nothing was ever written. Errors: OSError."""
+        """Whether the file has no written byte. Errors: OSError."""
         with self._disk.noticed():
             descriptor = self._open()
             try:
@@ -323,7 +323,7 @@ class PosixDisk(Failing):
         return self._zeros[size]
 
     def opened(self, file: PosixMappedFile) -> None:
-        """A mapped file is used: it is the last to be closed."""
+        """Mark a mapped file as the most recently used, and close the least recently used beyond the limit."""
         self._open_maps[id(file)] = weakref.ref(file)
         self._open_maps.move_to_end(id(file))
         if len(self._open_maps) > self._most_open_maps:
@@ -332,9 +332,9 @@ class PosixDisk(Failing):
                 longest.close()
 
     def file_opened(self, file: PosixFile) -> None:
-        """Another file is open: close one that was not used since this was last looked for, if there are too many.
+        """Register an open file and, beyond the limit, close one that was not used since the last such look.
 
-        One that is durable goes first. Errors: OSError, of a flush.
+        A durable file is closed first. Errors: OSError, of a flush.
         """
         files = self._open_files
         files.append(weakref.ref(file))

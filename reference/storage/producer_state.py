@@ -124,7 +124,7 @@ class ProducerState:
     def begin_verification(
         self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence, adds_partition: bool, now: TimestampMs
     ) -> Guard | None:
-        """The guard of a question to the coordinator; None where the transaction is open here already.
+        """The guard for a request to the coordinator; None where the transaction is open here already.
 
         Errors: RefusedByProducerState INVALID_PRODUCER_EPOCH.
         """
@@ -139,12 +139,12 @@ class ProducerState:
         return self.verifications.begin(producer_id, epoch, sequence, adds_partition, now)
 
     def check_opening(self, header: BatchHeader, guard: Guard | None) -> None:
-        """Whether a transactional batch that opens a transaction was verified (TXN-16). Errors: RefusedByProducerState."""
+        """Check that a transactional batch that opens a transaction was verified (TXN-16). Errors: RefusedByProducerState."""
         if self.has_open_transaction(header.producer_id, header.producer_epoch):
             return
         asked = self.verifications.of(header.producer_id)
-        # The guard itself, not an equal one: a marker takes the question away, and a batch that was verified before it
-        # comes too late (KIP-890).
+        # The guard itself, not an equal one: a marker ends the verification, and a batch that was verified before it is too
+        # late (KIP-890).
         if guard is not NOT_REQUIRED and (asked is None or asked.guard is not guard):
             producer = self.producers.get(header.producer_id)
             if producer is not None and header.producer_epoch < producer.epoch:
@@ -153,7 +153,7 @@ class ProducerState:
             raise RefusedByProducerState(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def _check_first_sequence(self, header: BatchHeader, asked: Verification) -> None:
-        """No batch of a client, transactional or not, may overtake an earlier one that is still being verified.
+        """Refuse a client's batch, transactional or not, that overtakes an earlier one under verification.
 
         Source: org.apache.kafka.storage.internals.log.ProducerAppendInfo, `checkSequence`.
         """
@@ -167,7 +167,7 @@ class ProducerState:
             )
 
     def check_data(self, header: BatchHeader, origin: Origin) -> None:
-        """Whether a data batch may be appended. Errors: RefusedByProducerState."""
+        """Check that a data batch may be appended. Errors: RefusedByProducerState."""
         producer = self.producers.get(header.producer_id)
         asked = self.verifications.of(header.producer_id) if origin is Origin.CLIENT else None
         if asked is not None and (producer is None or header.producer_epoch >= producer.epoch):
@@ -189,7 +189,7 @@ class ProducerState:
             )
 
     def check_marker(self, header: BatchHeader, marker: EndTransaction, transaction_version: int) -> None:
-        """Whether a marker may be appended; `transaction_version` 2 bumps the epoch with each (KIP-890).
+        """Check that a marker may be appended; with `transaction_version` 2 each bumps the epoch (KIP-890).
 
         Errors: RefusedByProducerState.
         """
@@ -199,8 +199,8 @@ class ProducerState:
                 code = ErrorCode.INVALID_PRODUCER_EPOCH
                 raise RefusedByProducerState(code, f"a marker of epoch {header.producer_epoch}")
             return
-        # The coordinator sends a marker again when the response was lost: refused, it would be sent for ever. So would the marker
-        # of a transaction in the last epoch, which an older broker may have let begin: as in Kafka 4.3.1 it is taken.
+        # The coordinator sends a marker again when the response was lost: a refused one it would send for ever. So would it the
+        # marker of a transaction in the last epoch, which an older broker may have begun. Kafka 4.3.1 accepts it too.
         is_expected = producer.transaction_start < 0 or producer.epoch == LAST_EPOCH
         repeats = header.producer_epoch == producer.epoch and is_expected
         if header.producer_epoch < producer.epoch or (
@@ -217,19 +217,19 @@ class ProducerState:
     # ---- effects of an append
 
     def aborted_by(self, header: BatchHeader, marker: EndTransaction, offset: Offset) -> AbortedTransaction | None:
-        """The transaction that a marker at this offset aborts, if it aborts one: asked before the marker is appended."""
+        """The transaction that a marker at this offset aborts, if any. Call it before the marker is appended."""
         producer = self.producers.get(header.producer_id)
         if marker.committed or producer is None or producer.transaction_start < 0:
             return None
         start = producer.transaction_start
-        # What is noted is the last stable offset once this transaction is decided: its own start no longer counts.
+        # The entry has the last stable offset after this transaction is decided: its own start no longer counts.
         others = (other for other in self._ongoing if other != start)
         return AbortedTransaction(header.producer_id, start, offset, next(others, offset + 1))
 
     def append(
         self, header: BatchHeader, marker: EndTransaction | None, first_offset: Offset, max_timestamp: TimestampMs
     ) -> None:
-        """Remember a batch that was written, and the marker that it is."""
+        """Apply a batch that was written; `marker` is its marker, if it has one."""
         self.end_offset = first_offset + header.last_offset_delta + 1
         if header.producer_id <= NO_PRODUCER_ID:
             return
@@ -282,7 +282,7 @@ class ProducerState:
         return bool(self._ongoing or self._undecided)
 
     def first_unstable_offset(self, high_watermark: Offset) -> Offset:
-        """Where the oldest transaction begins that is open, or whose marker is not below the high watermark; else -1."""
+        """The start of the oldest transaction that is open, or has its marker at or above the high watermark; else -1."""
         undecided = self._undecided
         while undecided and undecided[0][1] < high_watermark:
             undecided.popleft()
@@ -294,7 +294,7 @@ class ProducerState:
     def expire(self, now: TimestampMs, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for so long and have no open transaction (IDM-13)."""
         for producer_id, producer in list(self.producers.items()):
-            # An open transaction keeps its producer. Without it the marker would end nothing, and the last stable offset stay.
+            # An open transaction keeps its producer: without it a marker would end nothing, and the last stable offset hang.
             if producer.transaction_start < 0 and now - producer.last_timestamp >= expiration_ms:
                 del self.producers[producer_id]
         self.verifications.expire(now, expiration_ms)
@@ -317,13 +317,13 @@ class ProducerState:
         return snapshots_of(self._disk.list_folder(self._folder))
 
     def take_snapshot(self) -> None:
-        """Write the state, in place of an older idea of it. Errors: OSError."""
+        """Write the snapshot of `end_offset`, in place of an older one of that offset. Errors: OSError."""
         self._disk.write_file(self.snapshot_path(self.end_offset), _written_snapshot(self.producers.items()))
 
     def load(self, log_start: Offset, log_end: Offset) -> None:
-        """Fall back to the newest whole snapshot within the log; from `end_offset` on the log must be applied.
+        """Load the newest valid snapshot within the log; the caller replays the log from `end_offset` on.
 
-        Snapshots do not contain which markers the high watermark had not passed: for markers still in the log that is kept.
+        Snapshots do not contain undecided transactions: those with a marker below the snapshot's offset are kept.
         """
         undecided = list(self._undecided)
         self.clear(log_start)
@@ -354,7 +354,7 @@ def snapshots_of(names: list[str]) -> list[Offset]:
 
 
 def marker_of(header: BatchHeader, batch: memoryview) -> EndTransaction | None:
-    """The marker that a producer's control batch is; compaction may have left none in it. Errors: RecordsError."""
+    """The marker of a producer's control batch; None where compaction has removed it. Errors: RecordsError."""
     if header.producer_id <= NO_PRODUCER_ID or not header.attributes & CONTROL:
         return None
     record = next(records_of(batch), None)
@@ -371,7 +371,7 @@ def _why(code: ErrorCode, header: BatchHeader, producer: Producer) -> str:
 
 
 def _written_snapshot(producers: Iterable[tuple[ProducerId, Producer]]) -> bytes:
-    """Version 1, checksum of what follows it, number of producers, and of each its last batch."""
+    """Encode a snapshot: version 1, checksum of the rest, number of producers, the last batch of each."""
     entries: list[bytes] = []
     for producer_id, producer in producers:
         last = producer.batches[-1] if producer.batches else None

@@ -1,8 +1,8 @@
-"""Where the records of a batch lie in its bytes, and what compaction must know of each; nothing else of them is read.
+"""Positions of a batch's records in its bytes, and the fields that compaction needs; no other field is read.
 
-The batches come from the log: who appended them has proven their records well-formed. As in that proof (see
-`protocol.records.record`), the twins of a record that was read are not read one by one: neighbours of one size, whose keys have
-one size, and whose timestamps and offsets differ in their lowest seven bits only.
+The batches come from the log, and the append has proven their records well-formed. As in that proof (see
+`protocol.records.record`), the twins of a record that was read are not read one by one. Twins are neighbours of one size whose
+keys have one size, and whose timestamps and offsets differ in their lowest seven bits only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -90,7 +90,7 @@ def _twins(
 ) -> tuple[int, Iterator[Outline]]:
     """How many twins a record has, and their outlines.
 
-    Input: where the record's shape lies, and its timestamp delta, offset delta and key; how many records there are from it on.
+    Input: positions of the record's shape, and of its timestamp delta, offset delta and key; the number of records from it on.
     """
     start, end, timestamp, offset, key, has_value = record
     timestamp_at, offset_at, key_at = places
@@ -113,7 +113,7 @@ def _twins(
 
 
 def _numbers(lowest: bytes, first: int) -> Iterable[int]:
-    """The numbers of a record's twins, by their lowest bytes and the record's own number."""
+    """The numbers of a record's twins, from the lowest bytes of all and the record's own number."""
     if lowest == EVEN[lowest[0] >> 1 :][: len(lowest)]:
         return range(first + 1, first + len(lowest))
     if lowest.count(lowest[0]) == len(lowest):

@@ -198,7 +198,7 @@ def _loss(folder: Path, what: str) -> CorruptFile:
 
 
 def _overlap(path: Path, end: Offset) -> CorruptFile:
-    """What to do about a segment that begins before the one before it ends; no crash leaves that."""
+    """The error for a segment that begins before the previous one ends; no crash can cause that."""
     return CorruptFile(
         f"{path} begins before offset {end}, where the segment before it ends: these are not files of one log. Restore them;"
         " or, if other replicas have the log's records, remove the folder"
@@ -213,7 +213,7 @@ def _sound_end_of(disk: Disk, folder: Path, base: Offset, now: TimestampMs) -> O
 
 
 def _check_batches(file: File, path: Path, base: Offset) -> Offset:
-    """Where the segment ends. Errors: CorruptFile."""
+    """The segment's end offset. Errors: CorruptFile."""
     position, end = 0, base
     try:
         for batch in _whole_batches(file, base):
@@ -252,7 +252,7 @@ def remove_leftovers(disk: Disk, folder: Path, names: Sequence[str]) -> list[str
     """Remove files that the previous run was writing or deleting: first indexes without a log file, then the rest.
 
     Renamed log files go last: if this is interrupted, they show the next start why indexes have no log file. `names` are the
-    folder's; gives those that are left.
+    folder's; returns those that are left.
     """
     orphans = [
         name for name in names if name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] + LOG_SUFFIX not in names
@@ -333,7 +333,7 @@ class _Recovery:
         return segments
 
     def _follows(self, end: Offset, base: Offset) -> bool:
-        """Whether a segment begins where the one before ends, or behind that because its first batch had no place in it."""
+        """Whether a segment begins where the previous one ends, or later because the indexes there had no room for its offset."""
         try:
             return base == end or self._open(base).header_at(0).last_offset - end > MAX_RELATIVE_OFFSET
         except RecordsError:

@@ -1,4 +1,4 @@
-"""Which segments are old enough to go: by time, by size, and by the log's start (requirements RET-01 to RET-06)."""
+"""Which segments retention deletes: by time, by size, and by the log's start (requirements RET-01 to RET-06)."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,7 +22,7 @@ class AgingSegment(Protocol):
 
     @property
     def largest_timestamp(self) -> TimestampMs:
-        """The youngest record's, or when the file last changed if records have none."""
+        """The largest timestamp of its records; if they have none, the time of the file's last change."""
         ...
 
 
@@ -34,11 +34,11 @@ def breaching_segments(
     high_watermark: Offset,
     now: TimestampMs,
 ) -> int:
-    """How many of the oldest segments are due; all of them only if the active one, too, holds something that is due.
+    """The number of oldest segments that are due; all of them only if the active one is not empty, and due too.
 
-    A segment goes if everything in it is below the high watermark, and it is older than retention.ms, or the rest would
-    still have retention.bytes, or it ends at or before the log's start. The first two need cleanup.policy=delete. One that
-    compaction has emptied has no age; it goes with the one behind it.
+    A segment is due if it ends at or below the high watermark, and it is older than retention.ms, or the rest still has
+    retention.bytes, or it ends at or before the log's start. The first two need cleanup.policy=delete. A segment that
+    compaction has emptied has no age; it is deleted with the next one.
     """
     found = 0
     excess = sum(segment.size for segment in segments) - config.retention_bytes

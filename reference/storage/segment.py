@@ -28,20 +28,20 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 DELETED_SUFFIX = ".deleted"
-"""Ending of a file that is to be removed; one that is found at a start is removed then."""
+"""Suffix of a file that is to be removed, at the latest by the next start."""
 CLEANED_SUFFIX = ".cleaned"
-"""Ending of what a compaction has not finished writing."""
+"""Suffix of a compacted segment that is not complete."""
 SWAP_SUFFIX = ".swap"
-"""Ending of a compacted segment that is whole and durable, and is to take its originals' place."""
+"""Suffix of a complete and durable compacted segment, which is to replace its originals."""
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 MAX_RELATIVE_OFFSET = 2**31 - 1
 """A segment's last offset exceeds its base offset by at most this much: indexes keep the difference in 32 bits."""
 MAX_OFFSET = Offset(2**63 - 1)
 
 REBUILT_INTERVAL_BYTES = 4096
-"""Between two entries of an index that is made again while it is read (log.index.interval.bytes)."""
+"""Bytes between two entries of an index that is rebuilt while its log is open (log.index.interval.bytes)."""
 SCAN_BYTES = 4096
-"""How much is read at once to step from header to header."""
+"""Bytes of one read while stepping from header to header."""
 _STEP = struct.Struct(">qi")
 MAGIC = 2
 _LAST_OFFSET_DELTA = struct.Struct(">i")
@@ -78,12 +78,12 @@ class StoredBatch(NamedTuple):
 
 
 class Segment:
-    """A segment's files. Opening reads no records: the caller says whether its indexes can be trusted."""
+    """A segment's files. Opening reads no records: the caller decides whether its indexes can be trusted."""
 
     def __init__(self, disk: Disk, folder: Path, base_offset: Offset, now: TimestampMs, ending: str = "") -> None:
-        """Open a segment, making what files are missing. Errors: OSError, CorruptFile (transaction index).
+        """Open a segment, and create missing files. Errors: OSError, CorruptFile (transaction index).
 
-        `ending` stands behind the files' names while a compaction writes them.
+        `ending` is appended to the files' names while a compaction writes them.
         """
         self._disk = disk
         self._folder = folder
@@ -100,12 +100,12 @@ class Segment:
         """Max timestamp of the first batch, once it was read."""
         self._checksum: SegmentChecksum | None = None
         self.on_repair: Callable[[str], None] = _say_nothing
-        """Is reported what a look-up found damaged."""
+        """Called with a message when a look-up finds a damaged index."""
         self._bytes_since_entry = 0
         self._recent_last_offsets: list[Offset] = []
         self._recent_positions: list[int] = []
         self._recent_from: Offset | None = None
-        """Lowest offset for which the batches in memory answer; None when there are none."""
+        """Lowest offset that the batches in memory cover; None when there are none."""
 
     def path(self, suffix: str) -> Path:
         """The path of one of the segment's files."""
@@ -119,7 +119,7 @@ class Segment:
     # ---- growing
 
     def activate(self, index_bytes: int) -> None:
-        """Give the indexes the room that the active segment's have. Errors: OSError."""
+        """Extend the indexes to the length that an active segment's have. Errors: OSError."""
         self._checksum = None
         self.offset_index.reserve(index_bytes)
         self.time_index.reserve(index_bytes)
@@ -153,7 +153,7 @@ class Segment:
         max_timestamp: TimestampMs,
         interval: int,
     ) -> None:
-        """Remember a batch that stands in the file; note it in the indexes when the last entry is far enough behind."""
+        """Remember a batch of the file; add index entries when more than `interval` bytes follow the last ones."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
         if self._bytes_since_entry > interval:
@@ -190,19 +190,19 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> TimestampMs:
-        """The youngest record's timestamp, or when the file last changed if records have none."""
+        """The largest timestamp of its records; if they have none, the time of the file's last change."""
         if self.max_timestamp >= 0:
             return self.max_timestamp
         return self._disk.modified_at(self.path(LOG_SUFFIX))
 
     def close(self) -> None:
-        """Note the greatest timestamp and trim the indexes: nothing is appended any more. Errors: OSError."""
+        """Add the greatest timestamp to the time index and trim the indexes; no append follows. Errors: OSError."""
         self.note_largest_timestamp()
         self.offset_index.trim()
         self.time_index.trim()
 
     def note_largest_timestamp(self) -> None:
-        """Note the greatest timestamp in the time index. Errors: OSError."""
+        """Add the greatest timestamp to the time index. Errors: OSError."""
         self.time_index.append_last(self.max_timestamp, self.max_timestamp_offset)
 
     @property
@@ -220,7 +220,7 @@ class Segment:
         self.transaction_index.flush()
 
     def pending_flush(self, finish: Callable[[PendingFlush, OSError | None], None]) -> PendingFlush:
-        """A flush of which others may do the waiting."""
+        """A flush whose wait another thread may do."""
         return PendingFlush(self._disk, self.flush, finish)
 
     # ---- searching
@@ -237,9 +237,9 @@ class Segment:
         return self._scan(self._position_before(offset), offset)
 
     def _position_before(self, offset: Offset) -> int:
-        """Where a batch begins that is at or before the one that holds an offset.
+        """The position of a batch at or before the one that holds an offset.
 
-        An index whose entry does not name the batch that is there is damaged: its look-up would skip records.
+        An entry that does not match the batch at its position shows a damaged index, which is rebuilt: it would skip records.
         """
         noted, position = self.offset_index.lookup(offset)
         if position and not self._has_batch(noted, position):
@@ -248,14 +248,14 @@ class Segment:
         return position
 
     def _has_batch(self, offset: Offset, position: int) -> bool:
-        """Whether the first of the batches whose last offset this is begins here."""
+        """Whether a batch begins at this position, with a base offset of at most `offset`."""
         data = self.file.read(position, HEADER_BYTES)
         if len(data) < HEADER_BYTES or data[MAGIC_AT] != MAGIC:
             return False
         return self.base_offset <= _STEP.unpack_from(data)[0] <= offset
 
     def rebuild_indexes(self) -> None:
-        """Make offset and time index again, from the batches' headers, in the room that they have.
+        """Rebuild offset and time index from the batches' headers, within their capacity.
 
         Errors: OSError, CorruptBatch.
         """
@@ -298,7 +298,7 @@ class Segment:
         return batches_of(self.file, position)
 
     def batch_start(self, offset: Offset) -> Offset:
-        """Where the batch begins that holds an offset; in a gap, or behind the last batch, the offset. Errors: CorruptBatch."""
+        """The base offset of the batch that holds an offset; where none does, the offset. Errors: CorruptBatch."""
         if self._recent_from is not None and offset > self._recent_from:
             slot = bisect_left(self._recent_last_offsets, offset)
             if slot and self._recent_last_offsets[slot - 1] == offset - 1:
@@ -330,14 +330,14 @@ class Segment:
         return end
 
     def last_headers(self, offset: Offset) -> Iterator[BatchHeader]:
-        """Of the last batches below an offset, from the last index entry on. Errors: CorruptBatch."""
+        """The headers of the last batches below an offset, from the last index entry on. Errors: CorruptBatch."""
         for header in self._headers(self._position_before(offset - 1)):
             if header.base_offset >= offset:
                 break
             yield header
 
     def epoch_starts(self, start: Offset, end: Offset) -> Iterator[tuple[LeaderEpoch, Offset]]:
-        """The leader epoch of each batch that has an offset from `start` up to `end`, and its first one. Errors: CorruptBatch."""
+        """The leader epoch of each batch with offsets from `start` up to `end`, and the first of these. Errors: CorruptBatch."""
         found = self.find(start)
         for header in self._headers(found.position) if found is not None else ():
             if header.base_offset >= end:
@@ -362,7 +362,7 @@ class Segment:
     def find_timestamp(
         self, timestamp: TimestampMs, from_offset: Offset
     ) -> tuple[TimestampMs, Offset, LeaderEpoch] | None:
-        """Timestamp, offset and leader epoch of the first record from an offset on that is at least so young."""
+        """Timestamp, offset and leader epoch of the first record from an offset on with at least this timestamp."""
         noted = self.time_index.lookup(timestamp)
         if noted is not None and not self.has_timestamp(*noted):
             self.rebuild_indexes()
@@ -382,20 +382,20 @@ class Segment:
         found = self.find(offset) if offset >= self.base_offset else None
         return found is not None and self.header_at(found.position).max_timestamp == timestamp
 
-    # ---- shrinking and vanishing
+    # ---- truncation and removal
 
     def truncate_to(self, offset: Offset) -> Offset:
-        """Drop the batches from the one that holds `offset` on; gives the segment's new end. Errors: OSError."""
+        """Drop the batches from the one that holds `offset` on; returns the segment's new end. Errors: OSError."""
         if (found := self.find(offset)) is not None:
             header = self.header_at(found.position)
             offset = min(offset, header.base_offset)
-            self._recent_from = None  # what is remembered must not outlive the cut, if more than that fails
+            self._recent_from = None  # also after an error below, the memory must not list truncated batches
             self.file.truncate(found.position)
         self.forget_from(offset)
         return offset
 
     def cut(self, position: int, offset: Offset) -> None:
-        """Drop everything from a position on, which is where `offset` would begin. Errors: OSError."""
+        """Drop all bytes from a position on; `offset` is the first one dropped. Errors: OSError."""
         self.file.truncate(position)
         self.forget_from(offset)
 
@@ -409,7 +409,7 @@ class Segment:
         self._recent_from = None
 
     def forget_from(self, offset: Offset) -> None:
-        """Take offsets from this one on out of the indexes and the memory, after the file was cut there."""
+        """Remove offsets from this one on from the indexes and the memory, after the file was cut there."""
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
@@ -427,30 +427,30 @@ class Segment:
     def remove(self) -> None:
         """Remove the files, the offset index first and the log last. Errors: OSError, and it may be tried again.
 
-        A start that finds a log without `.index` builds all its indexes again: it does not matter which of them are left.
+        A start that finds a log without `.index` rebuilds all its indexes, whichever of them are left.
         """
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, LOG_SUFFIX):
             self._disk.remove(self.path(suffix))
 
     @property
     def is_whole(self) -> bool:
-        """Whether no removal has begun: from its first file on, a segment may only go."""
+        """Whether no removal has begun: without its first file, a segment can only be removed."""
         return self._disk.exists(self.path(INDEX_SUFFIX))
 
     def rename(self, ending: str) -> None:
-        """Give the files another ending, the log's last: who finds that finds the others. May be tried again.
+        """Rename the files to another suffix, the log file last: if it has the new name, all have. May be tried again.
 
-        Errors: OSError, when some may have their new names.
+        Errors: OSError; some files may have their new names then.
         """
         self._rename(reversed(SUFFIXES), ending)
 
     def mark_deleted(self) -> None:
-        """Rename the files so that no start takes them for a segment, the log's first. Errors: as for `rename`."""
+        """Rename the files to `.deleted`, the log file first, so that no start opens them. Errors: as for `rename`."""
         self._rename(SUFFIXES, DELETED_SUFFIX)
 
     def _rename(self, suffixes: Iterable[str], ending: str) -> None:
         if ending == self._ending:
-            return  # by now another segment may have the names that this one had
+            return  # another segment may have this one's former names already
         for suffix in suffixes:
             path, moved = self.path(suffix), self._folder / (file_name(self.base_offset, suffix) + ending)
             if self._disk.exists(path):

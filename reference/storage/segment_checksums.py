@@ -7,7 +7,7 @@ length and checksums of both its ends (of a short one, of all). The bytes betwee
     version 0, number of lines, then `topic partition topic_id base_offset log_bytes head tail transactions`, and a last
     line `checksum crc` over the lines before
 
-A log that is compacted has no lines meanwhile, one that is cut only those below the cut: both are written before it happens.
+A log has no lines during its compaction. Before a truncation the lines above the new end are removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from reference.storage.errors import CorruptFile
 
 SEGMENT_CHECKSUMS = "segment-checksums"
 SPAN_BYTES = 4096
-"""So much of a log file's beginning, and of its end, is checked."""
+"""Bytes at the beginning and at the end of a log file that the checksums cover."""
 
 
 class SegmentChecksum(NamedTuple):
@@ -33,11 +33,11 @@ class SegmentChecksum(NamedTuple):
 
     log_bytes: int
     head: int
-    """Of the log file's first bytes."""
+    """Checksum of the log file's first SPAN_BYTES."""
     tail: int
-    """Of its last bytes."""
+    """Checksum of its last SPAN_BYTES."""
     transactions: int
-    """Of all of the transaction index; 0 where there is none."""
+    """Checksum of the whole transaction index; 0 where there is none."""
 
     def fits(self, file: File) -> bool:
         """Whether a log file, which may have grown since, begins with the bytes that were flushed."""
@@ -80,7 +80,7 @@ def read_checksums(disk: Disk, folder: Path) -> dict[TopicPartition, LogChecksum
 
 
 def write_checksums(disk: Disk, folder: Path, logs: Mapping[TopicPartition, LogChecksums]) -> None:
-    """Errors: OSError."""
+    """Write the file. Errors: OSError."""
     lines = [
         " ".join(map(str, (topic, partition, text_of_uuid(log.topic_id), base, *checksum)))
         for (topic, partition), log in sorted(logs.items())

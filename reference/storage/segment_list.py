@@ -25,19 +25,19 @@ NO_PREVIOUS_RUN = PreviousRun()
 
 
 class LogIdentity(NamedTuple):
-    """Whose log it is."""
+    """The partition and topic id of a log."""
 
     topic: str
     partition: int
     topic_id: UUID | None = None
-    """Written into a folder that knows none."""
+    """Written into a folder without a topic id."""
 
 
 class ProducerExpiry(NamedTuple):
     """When a producer's state is forgotten."""
 
     expiration_ms: Callable[[], int] = lambda: DAY_MS
-    """producer.id.expiration.ms, which may change while the log is open: after so long without a batch."""
+    """producer.id.expiration.ms since the last batch; may change while the log is open."""
     check_ms: int = 600_000
     """producer.id.expiration.check.interval.ms."""
 
@@ -52,11 +52,11 @@ def _nothing() -> None:
 
 
 class SegmentList:
-    """A log's segments, and what goes with them: epochs, producers, recovery point."""
+    """A log's segments, leader epochs, producers and recovery point."""
 
     _gap_begins: Offset | None = None
-    """The end of the last batch, where a cut left the log's end beyond it: no recovery point lies in that gap, for a start
-    takes a log that ends before its recovery point for one that has lost records."""
+    """The end of the last batch, where a truncation left the log's end beyond it; else None. The recovery point stays below
+    that gap: a start treats a log that ends below its recovery point as one that has lost records."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class SegmentList:
         previous: PreviousRun = NO_PREVIOUS_RUN,
         producer_expiry: ProducerExpiry = ProducerExpiry(),
     ) -> None:
-        """Open the log of a folder, making it if it is not there, recovering it unless its last end was clean.
+        """Open the log of a folder: create it if it does not exist, recover it unless the last shutdown was clean.
 
         Errors: StorageError, CorruptFile.
         """
@@ -92,7 +92,7 @@ class SegmentList:
         except OSError as error:
             raise storage_error(folder, error) from error
         self.repairs = [*repairs, *loaded.repairs]
-        """What was found damaged and was rebuilt, and is not reported yet."""
+        """Messages about rebuilt files that are not reported yet."""
         self._segments = loaded.segments
         for segment in self._segments:
             segment.on_repair = self._repaired
@@ -118,8 +118,8 @@ class SegmentList:
         except OSError as error:
             raise storage_error(folder, error) from error
         if not previous.clean:
-            # What a crash left may be in the page cache alone. Where flush.messages asks for more, it is not read before it is
-            # durable: a loss of power would take what consumers have seen. Kafka 4.3.1 does not flush here.
+            # Records that a crash left may be only in the page cache. Under flush.messages no consumer reads them before they
+            # are durable: a power failure would remove records that consumers have seen. Kafka 4.3.1 does not flush here.
             self._flush_when_due(now)
 
     def _identify(self, topic_id: UUID | None) -> UUID:
@@ -139,18 +139,18 @@ class SegmentList:
         return len(self._segments)
 
     def checksums(self, is_closed: bool) -> dict[Offset, SegmentChecksum]:
-        """Those of the closed segments that are flushed; of all after `close`. Errors: OSError."""
+        """The checksums of closed segments that are flushed; of all segments after `close`. Errors: OSError."""
         flushed = len(self._segments) if is_closed else max(0, bisect_right(self._bases, self.recovery_point) - 1)
         return {segment.base_offset: segment.checksum for segment in self._segments[:flushed]}
 
     @property
     def active_base(self) -> Offset:
-        """Where the active segment begins."""
+        """The base offset of the active segment."""
         return self._active.base_offset
 
     @property
     def _stored_end(self) -> Offset:
-        """The end of the last batch. The next segment begins there: recovery takes a gap between segments for a loss."""
+        """The end of the last batch. The next segment begins there: recovery treats a gap between segments as a loss."""
         return self.log_end_offset if self._gap_begins is None else self._gap_begins
 
     # ---- upkeep
@@ -165,7 +165,7 @@ class SegmentList:
                 raise storage_error(self.folder, error) from error
 
     def _roll(self, base: Offset, now: TimestampMs) -> Segment:
-        """Close the active segment and open the next; where the disk does not let it, the old one goes on."""
+        """Close the active segment and open the next; after a disk error the old one stays active."""
         self._producers.end_offset = self.log_end_offset
         self._producers.take_snapshot()
         previous = self._active
@@ -231,7 +231,7 @@ class SegmentList:
             raise storage_error(self.folder, error) from error
 
     def begin_flush(self, now: TimestampMs) -> None:
-        """Make everything durable, as `flush` does, but let others wait for the disk. Errors: StorageError."""
+        """Start to make everything durable; `run_flush` may wait for the disk in another thread. Errors: StorageError."""
         self.resume()
         if self.recovery_point >= self.log_end_offset or self._pending_flush is not None:
             return
@@ -264,7 +264,7 @@ class SegmentList:
         self.run_flush(self._pending_flush)
 
     def is_durable_to(self, end: Offset) -> bool:
-        """Whether all batches below an offset are."""
+        """Whether all batches below an offset are durable."""
         return self.recovery_point >= (end if self._gap_begins is None else min(end, self._gap_begins))
 
     @property
@@ -273,10 +273,10 @@ class SegmentList:
         return self._pending_flush is not None
 
     def _store_epochs(self, end: Offset) -> Offset:
-        """Write down the epochs of the records below `end`; how far the recovery point may go. Errors: OSError.
+        """Write the epochs of the records below `end`; returns how far the recovery point may advance. Errors: OSError.
 
-        Recovery reads the batches from the recovery point on, and finds their epochs in them. What it does not read must be in
-        the file before the recovery point passes it. Where the disk has no room for the file, the recovery point waits.
+        Recovery reads the batches from the recovery point on, and finds their epochs in them. The epochs of other batches must
+        be in the file before the recovery point passes them. Where the disk has no room for the file, the recovery point stays.
         """
         try:
             self._epochs.store(end)
@@ -286,10 +286,10 @@ class SegmentList:
         return min(end, self._epochs.unstored_from(end))
 
     def _resume(self) -> None:
-        """Go on with what a failing disk has broken off. Errors: OSError."""
+        """Complete an operation that a disk error interrupted. Errors: OSError."""
 
     def resume(self) -> None:
-        """Go on with what a failing disk has broken off: before that nothing is appended. Errors: StorageError."""
+        """Complete an operation that a disk error interrupted; every append does so first. Errors: StorageError."""
         try:
             self._resume()
         except OSError as error:
@@ -325,7 +325,7 @@ class SegmentList:
         return min(deadline, self._deleted[0][0]) if self._deleted else deadline
 
     def close(self) -> None:
-        """A clean end: everything durable, the producers' state written, the indexes trimmed. Errors: StorageError."""
+        """Close cleanly: make everything durable, write the producer snapshot, trim the indexes. Errors: StorageError."""
         try:
             self._resume()
             self._producers.end_offset = self.log_end_offset

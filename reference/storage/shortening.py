@@ -18,14 +18,14 @@ class Cut(NamedTuple):
     """A truncation that has begun."""
 
     end: Offset
-    """Where the log ends now."""
+    """The log's end after the truncation."""
     starts_over: bool
-    """Nothing is left."""
+    """Whether the truncation drops all records."""
     now: TimestampMs
 
 
 class Swap(NamedTuple):
-    """A compacted segment on its way into the place of its originals."""
+    """A compacted segment that is replacing its originals."""
 
     cleaned: Segment
     originals: Sequence[Segment]
@@ -33,7 +33,7 @@ class Swap(NamedTuple):
 
 
 class Shortening(SegmentList):
-    """The steps after which a log holds less. One that the disk breaks off is gone on with before anything else."""
+    """The operations that shorten a log. One that a disk error interrupts is completed before any other."""
 
     _cut: Cut | None = None
     _swap: Swap | None = None
@@ -49,7 +49,7 @@ class Shortening(SegmentList):
     def truncate_to(self, offset: Offset, now: TimestampMs = LONG_AGO) -> bool:
         """Drop everything from `offset` on, durably; False when there is nothing to drop.
 
-        Errors: StorageError; a cut that has begun counts, and nothing is appended before it is finished.
+        Errors: StorageError; a truncation that has begun counts, and is completed before any append.
         """
         try:
             self._resume()
@@ -72,18 +72,18 @@ class Shortening(SegmentList):
             raise storage_error(self.folder, error) from error
 
     def batch_start(self, offset: Offset) -> Offset:
-        """Where the batch begins that holds an offset; in a gap, the offset. Errors: StorageError, RecordsError."""
+        """The base offset of the batch that holds an offset; in a gap, the offset. Errors: StorageError, RecordsError."""
         try:
             return self._segment_of(offset).batch_start(offset)
         except OSError as error:
             raise storage_error(self.folder, error) from error
 
     def _segment_of(self, offset: Offset) -> Segment:
-        """The segment that holds an offset, or would."""
+        """The segment that holds an offset, or would hold it."""
         return self._segments[bisect_right(self._bases, offset) - 1]
 
     def _begin_cut(self, cut: Cut) -> None:
-        """Errors: OSError; where the first change of a segment failed, nothing is cut."""
+        """Begin a truncation. Errors: OSError; where the first change of a segment failed, nothing is truncated."""
         self.times_shortened += 1
         self.changed()
         start, end, extent = self.log_start_offset, self.log_end_offset, self._extent
@@ -101,13 +101,13 @@ class Shortening(SegmentList):
 
     @property
     def _extent(self) -> tuple[int, int, bool]:
-        """How many segments there are, how long the last one is, and whether its files are all there."""
+        """The number of segments, the size of the last one, and whether no removal of it has begun."""
         return len(self._segments), self._active.size, self._active.is_whole
 
     def _lower_checkpoints(self, end: Offset, stored_end: Offset) -> None:
-        """Before the log shrinks: what will be written again must be scanned after a crash, and not lie before its start.
+        """Lower recovery point and log start before a truncation: after a crash, rewritten offsets must be scanned.
 
-        The last batch that is left may end before the log does, in a gap: a start then finds that the log ends there.
+        The last batch that is left may end below the log's end, before a gap: a start takes the batch's end as the log's.
         """
         self._pending_flush = None
         if stored_end < self.recovery_point or end < self.log_start_offset:
@@ -121,7 +121,7 @@ class Shortening(SegmentList):
                 self._producers.remove_snapshot(offset)
 
     def _finish_cut(self, cut: Cut) -> None:
-        """Bring the files to the log's end, and then everything else. Errors: OSError, and it may be gone on with."""
+        """Truncate the files, then the epochs and the producer state. Errors: OSError; a later call completes it."""
         if cut.starts_over:
             self._begin_again(cut)
         else:
@@ -156,7 +156,7 @@ class Shortening(SegmentList):
         self.log_start_offset = self.recovery_point = cut.end
 
     def _drop_until(self, is_enough: Callable[[], bool]) -> None:
-        """Drop the last segments. Errors: OSError; what could not be removed is still the log's."""
+        """Drop last segments until `is_enough`. Errors: OSError; a segment that could not be removed stays in the log."""
         while not is_enough():
             self._active.remove()
             del self._segments[-1], self._bases[-1]
@@ -165,7 +165,7 @@ class Shortening(SegmentList):
     def advance_log_start_offset(self, offset: Offset) -> bool:
         """Hide records below `offset` (DeleteRecords, or the leader's start on a follower); never moves back.
 
-        Their segments go with the next `delete_old_segments`. Errors: OffsetOutOfRange past the log's end; StorageError.
+        The next `delete_old_segments` deletes their segments. Errors: OffsetOutOfRange past the log's end; StorageError.
         """
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
@@ -179,9 +179,9 @@ class Shortening(SegmentList):
         return True
 
     def delete_old_segments(self, now: TimestampMs, high_watermark: Offset) -> int:
-        """Apply retention by time and size, and the log's start; gives the number of segments deleted.
+        """Apply retention by time and size, and the log's start; returns the number of segments deleted.
 
-        Only closed segments below the high watermark go; the active one is closed first when all of it is due. The
+        Only closed segments below the high watermark are deleted; the active one is closed first when it is due. The
         files are renamed now and removed by `tick` after file.delete.delay.ms. Errors: StorageError.
         """
         due = breaching_segments(
@@ -196,7 +196,7 @@ class Shortening(SegmentList):
             if due == len(self._segments):
                 self._roll(self.log_end_offset, now)
             for _ in range(due):
-                # A disk that refuses leaves the segment in the log: only what is renamed is gone.
+                # After a disk error the segment stays in the log: only a renamed one leaves it.
                 segment = self._segments[0]
                 segment.mark_deleted()
                 del self._segments[0], self._bases[0]
@@ -217,9 +217,9 @@ class Shortening(SegmentList):
         return self._segments[:-1]
 
     def new_cleaned_segment(self, base_offset: Offset, now: TimestampMs) -> Segment:
-        """An empty segment for a compaction to write; it is none of the log's yet. Errors: OSError.
+        """An empty segment for a compaction to write, not yet a part of the log. Errors: OSError.
 
-        What an earlier compaction could not remove goes first: a start would take it for a part of this one.
+        Files that an earlier compaction left are removed first: a start would treat them as parts of this one.
         """
         for name in self._disk.list_folder(self.folder):
             if name.endswith(CLEANED_SUFFIX):
@@ -229,10 +229,10 @@ class Shortening(SegmentList):
         return segment
 
     def replace_segments(self, originals: Sequence[Segment], cleaned: Segment, now: TimestampMs) -> None:
-        """Put a compacted segment, which is whole and durable, in the place of neighbours of which the first has its base.
+        """Replace adjacent segments, the first with the same base offset, by a complete and durable compacted one.
 
-        Once the files end in `.swap` the swap counts: whatever happens then, here or at the next start, completes it.
-        Errors: StorageError; where the swap counts, the next upkeep goes on with it.
+        Once the files end in `.swap` the swap counts, and is completed here or at the next start in any case.
+        Errors: StorageError; the next upkeep completes a swap that counts.
         """
         try:
             self._resume()
@@ -247,9 +247,9 @@ class Shortening(SegmentList):
             raise storage_error(self.folder, error) from error
 
     def _finish_swap(self, swap: Swap) -> None:
-        """Go on with a swap that has begun, as far as the disk lets it. Errors: OSError, and it may be gone on with."""
+        """Complete a swap that has begun. Errors: OSError; a later call completes it."""
         cleaned, originals, delete_at = swap
-        # Before the originals lose their names it must be certain that a power failure leaves what takes their place.
+        # The replacement must be durable before the originals lose their names.
         self._disk.sync_folder(self.folder)
         for segment in originals:
             segment.mark_deleted()

@@ -27,7 +27,7 @@ class _Inode:
         self.durable = bytearray()
         self.changes: list[Change] = []
         self.has_lost = False
-        """Whether changes are in neither: their flush failed."""
+        """Whether some changes are in neither `durable` nor `changes`, because their flush failed."""
         self.modified_at = LONG_AGO
 
 
@@ -138,7 +138,7 @@ class SimulatedDisk(Failing):
     # ---- faults
 
     def lose_power(self, chance: Chance, in_any_order: bool = False) -> None:
-        """Fall back to what is durable, and to as much of the rest as chance leaves. Open files must be dropped."""
+        """Keep the durable state and a random part of the later changes. Open files must be dropped."""
         self._lose_entries(self._root, chance, in_any_order)
 
     def _lose_entries(self, folder: _Folder, chance: Chance, in_any_order: bool) -> None:
@@ -313,7 +313,7 @@ class SimulatedDisk(Failing):
 
 
 KEPT = 0.7
-"""How many of the writes before the last one that survives do, where they may in any order."""
+"""Probability that a write of the surviving prefix survives, with `in_any_order`."""
 
 
 def _put(entries: dict[str, _Inode | _Folder], changed: Entries) -> None:
@@ -338,7 +338,7 @@ def _apply(data: bytearray, change: Change) -> None:
 
 
 def _lose_bytes(inode: _Inode, chance: Chance, in_any_order: bool) -> None:
-    """Keep a prefix of the changes since the last flush, or not all of that; tear the one after it now and then."""
+    """Keep a prefix of the changes since the last flush, with gaps if `in_any_order`; the write after it may be torn."""
     data = bytearray(inode.durable)
     survivors = chance.randrange(0, len(inode.changes) + 1)
     for change in inode.changes[:survivors]:

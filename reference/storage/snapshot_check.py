@@ -1,7 +1,7 @@
-"""A producer snapshot is held against the log before it is believed: it is whole in another partition's folder, too.
+"""Checks a producer snapshot against the log: a valid snapshot may be another partition's.
 
-Kafka's snapshots name no partition. Of the newest batch that a snapshot knows, the log has that very batch, or nothing at its
-place any more (retention, compaction). Of the last batches before its end, none is later than what it has of the producer.
+Kafka's snapshots name no partition. At the offset of the newest batch that a snapshot knows, the log must have that very batch,
+or no batch any more (retention, compaction). The last batches before the snapshot's end must not be newer than its state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reference.storage.segment import Segment
 
 
 def load_producers(producers: ProducerState, segments: Sequence[Segment], log_start: Offset, log_end: Offset) -> None:
-    """Load the newest snapshot that fits the log; one that does not is removed, and the log read from an earlier one on.
+    """Load the newest snapshot that fits the log, and remove newer ones that do not.
 
     Errors: RecordsError, OSError.
     """
@@ -49,7 +49,7 @@ def _is_of_this_log(producers: ProducerState, segments: Sequence[Segment]) -> bo
 
 
 def _is_later(header: BatchHeader, producers: ProducerState) -> bool:
-    """Whether a snapshot is too old for a batch below its end: it knows the producer by an earlier, or the transaction open."""
+    """Whether a batch below the snapshot's end is newer than its state of the producer: last batch, or open transaction."""
     known = producers.producers.get(header.producer_id)  # it may have expired before the snapshot was taken
     if known is None:
         return False
@@ -59,5 +59,5 @@ def _is_later(header: BatchHeader, producers: ProducerState) -> bool:
 
 
 def _segment_of(segments: Sequence[Segment], offset: Offset) -> Segment:
-    """The segment that holds an offset, or would."""
+    """The segment that holds an offset, or would hold it."""
     return segments[bisect_right(segments, offset, key=lambda each: each.base_offset) - 1]

@@ -1,12 +1,12 @@
-"""Compactions whose last step a crash cut in two: a segment that was to take its originals' place takes it now.
+"""Completes segment swaps that a crash interrupted: the compacted segment replaces its originals.
 
-    00000000000000000000.log.cleaned    being written: nothing yet
-    00000000000000000000.log.swap       whole and durable: it counts, its originals do not
-    00000000000000000010.log.deleted    an original that has gone
+    00000000000000000000.log.cleaned    incomplete: it does not count
+    00000000000000000000.log.swap       complete and durable: it counts, its originals do not
+    00000000000000000010.log.deleted    an original that was replaced
 
 An index that a crash left may belong to either: the indexes of the swapped segment are built again from its batches. An
-original behind the swapped segment's last batch cannot be recognized: it stays, which does no harm, for it holds what the
-next compaction drops. Of several segments that Kafka makes of one, none counts before all are written.
+original after the swapped segment's last batch cannot be recognized, and is kept: the next compaction drops its records. Of
+several segments that Kafka makes of one, none counts before all are written.
 Source: org.apache.kafka.storage.internals.log.LogLoader (KAFKA-6264).
 """
 
@@ -19,7 +19,7 @@ from reference.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, f
 
 
 def complete_swaps(disk: Disk, folder: Path, names: list[str]) -> list[str]:
-    """Complete each swap that counts. `names` are the folder's; gives its names then. Errors: OSError."""
+    """Complete each swap that counts. `names` are the folder's; returns its names afterwards. Errors: OSError."""
     unfinished, swaps = _bases(names, CLEANED_SUFFIX), _bases(names, SWAP_SUFFIX)
     for base in swaps:
         if unfinished and base >= unfinished[0]:

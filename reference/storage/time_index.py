@@ -35,22 +35,22 @@ class TimeIndex(IndexFile):
         return self.count >= self.capacity - 1
 
     def clear(self, max_bytes: int) -> None:
-        """Forget all entries, and have the room of the active segment's. Errors: OSError."""
+        """Remove all entries; the file has `max_bytes` again. Errors: OSError."""
         super().clear(max_bytes)
         self.last_timestamp, self.last_offset = self._last()
 
     def append(self, timestamp: TimestampMs, offset: Offset) -> None:
-        """Note the greatest timestamp so far and its batch's last offset, if it is greater than the last noted.
+        """Add the greatest timestamp so far and its batch's last offset, if it exceeds the last entry's.
 
-        The room for the segment's last entry is left free. Errors: OSError, and nothing is noted.
+        Room for the segment's last entry is left free. Errors: OSError, and nothing is added.
         """
         if not self.is_full:
             self.append_last(timestamp, offset)
 
     def append_last(self, timestamp: TimestampMs, offset: Offset) -> None:
-        """Note the segment's greatest timestamp, as `append` does. Without it a start would not trust the index.
+        """Add the segment's greatest timestamp, as `append` does. Without it a start would not trust the index.
 
-        Errors: OSError, and nothing is noted.
+        Errors: OSError, and nothing is added.
         """
         if timestamp > self.last_timestamp and self.count < self.capacity:
             self._file.write_at(self.count * ENTRY_BYTES, _ENTRY.pack(timestamp, offset - self._base_offset))

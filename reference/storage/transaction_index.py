@@ -1,4 +1,4 @@
-"""The aborted transactions of a segment: `.txnindex`, which is there only once there is one.
+"""The aborted transactions of a segment: `.txnindex`, which exists only once it has an entry.
 
 Entries of 34 bytes, in the order in which the transactions were decided: version 0, producer id, first and last offset of
 the transaction (the last is its marker's), and the last stable offset when the marker was written.
@@ -39,7 +39,7 @@ class TransactionIndex:
             self.entries = _read_entries(self._file)
 
     def moved(self, path: Path) -> None:
-        """The file was renamed, or would have been."""
+        """Follow a rename of the file, also where no file exists yet."""
         self.path = path
         if self._file is not None:
             self._file.moved(path)
@@ -58,7 +58,7 @@ class TransactionIndex:
         return b"".join(_ENTRY.pack(0, *entry) for entry in self.entries)
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Note one more. Errors: OSError, and nothing is noted."""
+        """Add an entry. Errors: OSError, and nothing is added."""
         if self._file is None:
             self._file = self._disk.open_file(self.path)
         self._cut_rest()
@@ -68,7 +68,7 @@ class TransactionIndex:
     def truncate_to(self, offset: Offset) -> None:
         """Forget transactions whose markers lie at this offset or later.
 
-        Errors: OSError; they are forgotten all the same, and leave the file before anything is added or flushed.
+        Errors: OSError; they are forgotten all the same, and are cut from the file before the next append or flush.
         """
         self.entries = [entry for entry in self.entries if entry.last_offset < offset]
         self._cut_rest()
@@ -80,7 +80,7 @@ class TransactionIndex:
             self._file.flush()
 
     def _cut_rest(self) -> None:
-        """Take out of the file what was forgotten."""
+        """Cut forgotten entries from the file."""
         size = len(self.entries) * ENTRY_BYTES
         if self._file is not None and self._file.size > size:
             self._file.truncate(size)

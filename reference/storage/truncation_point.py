@@ -1,4 +1,4 @@
-"""Where a follower cuts its log after its leader has said how an epoch ended (KIP-101, KIP-279)."""
+"""Where a follower truncates its log, by its leader's OffsetForLeaderEpoch response (KIP-101, KIP-279)."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ NONE = -1
 
 
 class Truncation(NamedTuple):
-    """Where to cut, and whether the two logs agree below it; if not, the follower asks again for the epoch before."""
+    """Where to truncate, and whether the logs agree below it; if not, the follower asks again for an earlier epoch."""
 
     offset: Offset
     is_final: bool
@@ -22,9 +22,9 @@ def truncation_point(
     log_end: Offset,
     high_watermark: Offset,
 ) -> Truncation:
-    """The answer to the leader's (epoch, end offset).
+    """The truncation that follows from the leader's (epoch, end offset).
 
-    `own_epoch` and `own_end` are what the follower's own cache answers for the leader's epoch (-1, -1 when nothing).
+    `own_epoch` and `own_end` are the follower's own epoch and end for the leader's epoch (-1, -1 when it has none).
 
     pre: 0 <= high_watermark <= log_end and leader_epoch >= -1 and leader_end >= -1
     pre: -1 <= own_epoch <= leader_epoch and -1 <= own_end <= log_end

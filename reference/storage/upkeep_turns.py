@@ -1,7 +1,7 @@
-"""Which logs a turn of the upkeep asks whether something is due.
+"""Which logs an upkeep turn ticks.
 
-Requests wait while it asks. So it asks those that said when, once that time has come, those that have changed since, and of all
-others a few, one after the other: a log without news costs nothing.
+Requests wait during a turn. So a turn takes the logs whose deadline has come, the logs that have changed since they were ticked,
+and a few others in rotation: an idle log costs almost nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ UPKEEP_INTERVAL_MS = 1000
 LOGS_A_TURN = 2_000
 """Some three milliseconds' work."""
 OTHERS_A_TURN = 50
-"""Of those without news: a log whose upkeep is late by a fault of its disk, or of ours, has its turn all the same."""
+"""Of the others: they also reach a log whose deadline was missed after a disk error, or by a bug of ours."""
 
 
 class UpkeepTurns:
@@ -28,15 +28,15 @@ class UpkeepTurns:
     def __init__(self, logs: Mapping[TopicPartition, Log]) -> None:
         self._logs = logs
         self._others: deque[TopicPartition] = deque()
-        """Those that were not asked since all were."""
+        """Logs that are still to be ticked in this rotation."""
         self._changed: dict[TopicPartition, None] = {}
-        """Those that may have to do something sooner than they said."""
+        """Logs whose next deadline may be sooner than the recorded one."""
         self._said: list[tuple[TimestampMs, TopicPartition]] = []
-        """When logs have something to do, the soonest first."""
+        """The recorded deadlines of logs, a heap."""
         self._known: set[tuple[TimestampMs, TopicPartition]] = set()
 
     def change(self, key: TopicPartition) -> None:
-        """A log is new, or has changed."""
+        """Record that a log is new, or has changed."""
         self._changed[key] = None
 
     def take(self, now: TimestampMs) -> list[tuple[TopicPartition, Log]]:
@@ -58,11 +58,11 @@ class UpkeepTurns:
         return [(key, self._logs[key]) for key in keys if key in self._logs]
 
     def asked(self, key: TopicPartition, deadline: TimestampMs) -> None:
-        """A log was asked, and has something to do then."""
+        """Record the deadline of a log that was ticked."""
         if deadline < NEVER and (said := (deadline, key)) not in self._known:
             self._known.add(said)
             heappush(self._said, said)
 
     def next_deadline(self) -> TimestampMs:
-        """When a log has something to do that has said so."""
+        """The earliest recorded deadline; NEVER where there is none."""
         return self._said[0][0] if self._said else NEVER

@@ -2,8 +2,8 @@
 
 A late batch of an ended transaction would open a transaction that never ends: the last stable offset would hang. So a leader
 asks the coordinator first, and only the request that was verified may open the transaction: it holds the *guard* of that
-question. An appended batch, or a marker, makes the guard void, so that an answer that comes after the transaction's end
-opens nothing (TXN-16).
+verification. An appended batch, or a marker, makes the guard void, so that a response after the transaction's end opens
+nothing (TXN-16).
 
 Source: KIP-890; org.apache.kafka.storage.internals.log.VerificationStateEntry, UnifiedLog.
 """
@@ -27,18 +27,18 @@ NOT_REQUIRED = Guard()
 
 @dataclass(slots=True)
 class Verification:
-    """A question that was put for a producer and is not used up."""
+    """A pending verification of a producer's transaction."""
 
     asked_at: TimestampMs
     lowest_sequence: Sequence
-    """The earliest batch that was seen while it was asked: none after it may be the first."""
+    """The lowest sequence number seen during the verification: the first batch must not have a higher one."""
     epoch: ProducerEpoch
     adds_partition: bool
-    """Whether the question also adds the partition to the transaction (transaction version 2)."""
+    """Whether the request also adds the partition to the transaction (transaction version 2)."""
     guard: Guard = field(default_factory=Guard)
 
     def see(self, epoch: ProducerEpoch, sequence: Sequence) -> None:
-        """Another batch asks the same."""
+        """Record one more batch that waits for this verification."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:
@@ -46,7 +46,7 @@ class Verification:
 
 
 class Verifications:
-    """The questions of one partition, by producer. They are the leader's memory, not a part of the log."""
+    """The pending verifications of one partition, by producer. They are the leader's memory, not a part of the log."""
 
     def __init__(self) -> None:
         self._open: dict[ProducerId, Verification] = {}
@@ -54,7 +54,7 @@ class Verifications:
     def begin(
         self, producer_id: ProducerId, epoch: ProducerEpoch, sequence: Sequence, adds_partition: bool, now: TimestampMs
     ) -> Guard:
-        """Put a question, or join the one that was put already."""
+        """Begin a verification, or join the pending one."""
         found = self._open.get(producer_id)
         if found is None:
             found = self._open[producer_id] = Verification(now, sequence, epoch, adds_partition)
@@ -65,9 +65,9 @@ class Verifications:
         return self._open.get(producer_id)
 
     def appended(self, producer_id: ProducerId, epoch: ProducerEpoch, is_marker: bool) -> None:
-        """A batch of a transaction was written: its question is used up.
+        """End the verification of a transaction whose batch was written.
 
-        With transaction version 2 a marker bears the epoch of the *next* transaction, which may be asked for already.
+        With transaction version 2 a marker has the epoch of the *next* transaction, which may be under verification already.
         """
         found = self._open.get(producer_id)
         if found is not None and not (is_marker and found.adds_partition and found.epoch == epoch):

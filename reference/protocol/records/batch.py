@@ -1,4 +1,4 @@
-"""A record batch of magic 2: its header, its records, and what a broker writes into it.
+"""A record batch of magic 2: its header, its records, and the fields that a broker writes.
 
     bytes  field                    bytes  field
     0-8    base offset              23-27  last offset delta
@@ -9,8 +9,8 @@
     21-23  attributes               53-57  base sequence
                                     57-61  record count
 
-Base offset, length and leader epoch stand before the checksum's reach, so that a broker can write them without reading the
-records again. Attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 the base timestamp is a delete
+The checksum does not cover base offset, length and leader epoch, so that a broker can write them without reading the records
+again. Attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control, 6 the base timestamp is a delete
 horizon (KIP-534).
 """
 
@@ -158,12 +158,12 @@ def add_to_sequence(sequence: SequenceNumber, delta: int) -> SequenceNumber:
 
 
 def header_at(data: Buffer, position: int) -> BatchHeader:
-    """The 61 bytes from a position on, whatever they say. Errors: struct.error when there are fewer."""
+    """The header at a position, without any check. Errors: struct.error for fewer than 61 bytes."""
     return BatchHeader._make(_HEADER.unpack_from(data, position))
 
 
 def read_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header of the whole batch that begins here; its checksum and records are not looked at.
+    """Read the header of the whole batch that begins here; its checksum and records are not checked.
 
     Errors: CorruptBatch when the bytes end too early, the length is impossible or the magic is not 2.
     """
@@ -193,9 +193,9 @@ def _why_no_batch(data: Buffer, position: int) -> str:
 
 
 def read_batches(data: Buffer) -> Iterator[Batch]:
-    """The batches of a buffer in their order; a last one that is cut off is left out, as in what a fetch returns.
+    """The batches of a buffer in their order; a last one that is cut off, as in a fetch response, is ignored.
 
-    Errors: CorruptBatch for an impossible length or magic. Checksums are `check_crc`'s matter.
+    Errors: CorruptBatch for an impossible length or magic. Checksums are not checked; see `check_crc`.
     """
     view = memoryview(data)
     position = 0
@@ -220,13 +220,13 @@ def whole_batch_size(data: Buffer, position: int) -> int | None:
 
 
 def check_crc(batch: memoryview, header: BatchHeader) -> None:
-    """Hold a batch's bytes against its checksum. Errors: CorruptBatch."""
+    """Check a batch's bytes against its checksum. Errors: CorruptBatch."""
     if (found := crc32c(batch[CRC_FROM:])) != header.crc:
         raise CorruptBatch(f"the batch's checksum is {header.crc}, that of its bytes {found}")
 
 
 def records_of(batch: memoryview, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-    """The records of a batch, unpacked; in one with log append time all bear its max timestamp.
+    """The records of a batch, decompressed; with log append time all have the batch's max timestamp.
 
     Errors: CorruptBatch, InvalidRecord; RecordsError (MESSAGE_TOO_LARGE) when they unpack to more than `max_bytes`.
     """
@@ -253,7 +253,7 @@ def build(
     leader_epoch: LeaderEpoch = NO_EPOCH,
     log_append_time: TimestampMs | None = None,
 ) -> bytearray:
-    """A batch of these records, at least one, whose offsets stay what they are. With a log append time all bear it."""
+    """A batch of these records, at least one, with their offsets. With `log_append_time` all have that timestamp."""
     first = records[0].offset
     base_timestamp = records[0].timestamp
     producer_id, producer_epoch, base_sequence, transactional = producer
@@ -285,7 +285,7 @@ _HEADER_START = struct.Struct(">qiib")
 
 
 def assign(batch: memoryview | bytearray, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
-    """Give a batch its place in the log, in place; the checksum does not cover these fields."""
+    """Write a batch's base offset and leader epoch in place; the checksum does not cover them."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, 12, leader_epoch)
 

@@ -1,4 +1,4 @@
-"""The codecs of record batches, each with a bound on what it unpacks.
+"""The codecs of record batches, each with a bound on decompressed bytes.
 
 A producer chooses the codec; the broker unpacks to validate, and packs again only where the topic's `compression.type`
 names another codec. Snappy is framed as Java's library does it ("xerial": a magic, two versions, then blocks behind their
@@ -18,20 +18,20 @@ from reference.protocol.primitives import Buffer
 from reference.protocol.records.errors import InvalidRecord, RecordsError
 
 DEFAULT_MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
-"""What one batch may unpack to. Kafka sets no such limit before 4.4 (max.decompressed.message.bytes); a reference that
+"""Limit of one batch's decompressed bytes. Kafka sets no such limit before 4.4 (max.decompressed.message.bytes); a reference that
 promises bounded memory needs one."""
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 * 1024
-"""How much Java's library packs into one block by default."""
+"""Bytes that Java's library compresses into one block by default."""
 
 LZ4_HEADER = bytes.fromhex("04224d18604082")
 """Magic; version 1 with independent blocks; blocks of 64 KiB; the checksum of these two. Kafka's Java clients read no
 frames of dependent blocks, which the codec's own framing writes."""
 LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_STORED = 0x80000000
-"""The bit of a block's length that says that the block is not packed."""
+"""The bit of a block's length that marks an uncompressed block."""
 
 
 IS_PYPY = sys.implementation.name == "pypy"
@@ -56,7 +56,7 @@ def codec_of(attributes: int) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """Pack bytes; no codec gives them back as they are. Levels are the codecs' own defaults, as Kafka's are."""
+    """Compress bytes; `Codec.NONE` returns them unchanged. Levels are the codecs' own defaults, as Kafka's are."""
     if codec is Codec.NONE:
         return bytes(data)
     if codec is Codec.SNAPPY:
@@ -67,18 +67,18 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 
 
 def _given(data: Buffer) -> Buffer:
-    """The bytes as the codecs take them: PyPy never frees a buffer that a C extension was given, unless it is of `bytes`."""
+    """The argument for a codec: PyPy never frees a buffer that was passed to a C extension, unless it is of `bytes`."""
     return bytes(data) if IS_PYPY else data
 
 
 def _taken(answer: cramjam.Buffer) -> bytes:
-    """What a codec answers, by its own method: PyPy never frees a buffer of a C extension that it has looked into."""
+    """The bytes of a codec's result, read by its own method: PyPy never frees a C extension's buffer that it has accessed."""
     answer.seek(0)
     return answer.read()
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Buffer:
-    """Unpack bytes into no more than `max_bytes`; no codec gives them back as they are.
+    """Decompress to no more than `max_bytes`; `Codec.NONE` returns the bytes unchanged.
 
     Errors: InvalidRecord for bytes that the codec cannot unpack; RecordsError (MESSAGE_TOO_LARGE) past the bound.
     """

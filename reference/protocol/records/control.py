@@ -1,4 +1,4 @@
-"""Control records: the markers that end transactions in a partition, and the kinds that the quorum's log knows.
+"""Control records: the markers that end transactions in a partition, and the types of the metadata log.
 
 A control record's key is a version (16 bits) and a type; a marker's value is a version and the epoch of the coordinator
 that wrote it.

@@ -31,11 +31,11 @@ class CorruptBatch(RecordsError):
 
 
 class InvalidRecord(RecordsError):
-    """The bytes are a batch, and it says what it must not."""
+    """The bytes are a batch with a field or a record that is not allowed."""
 
     def __init__(self, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message, record_errors)
 
 
 class NoSingleBatch(InvalidRecord):
-    """The field of a produce request does not hold one batch of the current format: Kafka looks at it before any partition."""
+    """A produce request's field is not one batch of the current format; Kafka checks this before any partition."""

@@ -130,7 +130,7 @@ def _unwrap(
 def write_message_set(
     records: Sequence[Record], magic: int, codec: Codec = Codec.NONE, log_append_time: TimestampMs | None = None
 ) -> bytes:
-    """A message set of these records, whose headers the format cannot carry.
+    """Encode records as a message set, which cannot carry headers.
 
     Errors: ValueError for records with headers, or a codec that the format does not have (zstd).
     """
@@ -171,7 +171,7 @@ def _written(
 
 
 def with_right_checksum(frame: Buffer) -> bytes:
-    """An LZ4 frame whose header has the checksum that it should; Kafka's of magic 0 covers the frame's magic too (KIP-57)."""
+    """An LZ4 frame with the right header checksum; Kafka's of magic 0 covers the frame's magic too (KIP-57)."""
     data = bytearray(frame)
     if len(data) < len(LZ4_HEADER):
         raise InvalidRecord(f"an LZ4 frame of {len(data)} bytes")

@@ -250,7 +250,7 @@ def _read_headers(data: memoryview, position: int) -> tuple[tuple[Header, ...], 
 
 
 NULL = varint(-1)
-"""The size of what is null."""
+"""The size of a null key or value."""
 
 
 def write_record(record: Record, base_offset: Offset, base_timestamp: TimestampMs) -> bytes:

@@ -1,7 +1,7 @@
 """A leader's validation of a producer's batch, and the rewriting that a topic's configuration requires.
 
 The order of the checks, and so the error that a batch with several faults gets, is Kafka's: the request's shape (one batch
-of magic 2), then length and checksum, then what the header says, then each record. Requirements PRD-03 to PRD-20, ACK-10
+of magic 2), then length and checksum, then the header's fields, then each record. Requirements PRD-03 to PRD-20, ACK-10
 and ACK-11.
 """
 
@@ -49,7 +49,7 @@ class Origin(Enum):
     """Group and transaction coordinators: control batches, and producer ids without sequence numbers."""
     RAFT_LEADER = "raft leader"
     REPLICATION = "replication"
-    """A follower: the leader has demanded everything."""
+    """A follower: the leader has validated the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ProduceRules:
     after_max_ms: int = HOUR_MS
     """message.timestamp.after.max.ms"""
     codec: Codec | None = None
-    """compression.type; None leaves what the producer chose."""
+    """compression.type; None keeps the producer's codec."""
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
 
 
@@ -75,17 +75,17 @@ class Validated(NamedTuple):
     """A batch that may be stored once it has its offsets."""
 
     header: BatchHeader
-    """As the producer sent it, but for a codec and length that the topic changed."""
+    """As the producer sent it, except for a codec and length that the topic changed."""
     batch: memoryview
-    """Writable; a view of what was given wherever nothing had to be rewritten."""
+    """Writable; a view of the given records wherever nothing had to be rewritten."""
     max_timestamp: TimestampMs
 
 
 def validate(records: Buffer, rules: ProduceRules, now: TimestampMs, origin: Origin = Origin.CLIENT) -> Validated:
-    """Prove a producer's batch fit for the log: `records` is the field of a produce request (v3 and later).
+    """Validate a producer's batch: `records` is the field of a produce request (v3 and later).
 
-    The batch's max timestamp and timestamp type are set in place; where the topic wants another codec, or the producer
-    numbered its records wrongly, the batch is built again.
+    It sets the batch's max timestamp and timestamp type in place. Where the topic requires another codec, or the producer
+    numbered its records wrongly, it rebuilds the batch.
     Errors: RecordsError with Kafka's code, message and record errors; nothing has then been written.
     """
     view = memoryview(records)
@@ -143,7 +143,7 @@ def validate(records: Buffer, rules: ProduceRules, now: TimestampMs, origin: Ori
 
 
 def refuse_zstd(records: Buffer) -> None:
-    """A produce request before v7 must not carry zstd (KIP-110). Errors: RecordsError (UNSUPPORTED_COMPRESSION_TYPE)."""
+    """Refuse zstd in a produce request before v7 (KIP-110). Errors: RecordsError (UNSUPPORTED_COMPRESSION_TYPE)."""
     if _the_one_batch(memoryview(records)).attributes & CODEC == Codec.ZSTD:
         raise RecordsError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "produce requests before version 7 must not use zstd compression"
@@ -151,7 +151,7 @@ def refuse_zstd(records: Buffer) -> None:
 
 
 def require_one_batch(records: Buffer) -> None:
-    """Errors: RecordsError where they are not one whole batch of magic 2."""
+    """Check that the records are one whole batch of magic 2. Errors: RecordsError."""
     _the_one_batch(memoryview(records))
 
 
@@ -186,7 +186,7 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _refuse_records(view: memoryview, header: BatchHeader, rules: ProduceRules, now: TimestampMs) -> None:
-    """Name the records that the topic's configuration refuses; none when only timestamps of -1 seemed too old."""
+    """Raise RecordsError for the records that the topic refuses; returns if only timestamps of -1 seemed too old."""
     codes: list[ErrorCode] = []
     errors: list[RecordError] = []
     for index, record in enumerate(records_of(view, rules.max_decompressed_bytes)):

@@ -1,6 +1,6 @@
 """Zigzag variable-length integers: seven bits a byte, lowest first; small numbers of either sign take one byte.
 
-What is read without undoing the zigzag is called raw: twice the number, or for a negative one twice its complement plus 1.
+A number before the zigzag is undone is called raw: twice the number, or for a negative one twice its complement plus 1.
 """
 
 from typing import TypeVar, cast
@@ -21,7 +21,7 @@ _BITS = {VARINT_BYTES: 0xFFFFFFFF, VARLONG_BYTES: 0xFFFFFFFFFFFFFFFF}
 
 
 def read_raw(data: Buffer, position: int, max_bytes: int = VARINT_BYTES) -> tuple[int, int]:
-    """Read one number as it stands there; gives it and the position after it.
+    """Read one raw number; returns it and the position after it.
 
     Errors: InvalidRecord when it has more than `max_bytes`; IndexError when the data end inside of it.
     """
@@ -39,19 +39,19 @@ def read_raw(data: Buffer, position: int, max_bytes: int = VARINT_BYTES) -> tupl
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Read one number of 32 bits; gives it and the position after it. Errors: as for `read_raw`."""
+    """Read one number of 32 bits; returns it and the position after it. Errors: as for `read_raw`."""
     raw, position = read_raw(data, position)
     return (raw >> 1) ^ -(raw & 1), position
 
 
 def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
-    """Read one number of 64 bits; gives it and the position after it. Errors: as for `read_raw`."""
+    """Read one number of 64 bits; returns it and the position after it. Errors: as for `read_raw`."""
     raw, position = read_raw(data, position, VARLONG_BYTES)
     return (raw >> 1) ^ -(raw & 1), position
 
 
 def in_64_bits(value: N) -> N:
-    """A sum or difference of two 64-bit numbers as Java's arithmetic gives it: what overflows comes back at the other end."""
+    """A sum or difference of two 64-bit numbers in Java's arithmetic, where an overflow wraps around."""
     return value if -_HALF <= value < _HALF else cast("N", (value + _HALF) % (2 * _HALF) - _HALF)
 
 

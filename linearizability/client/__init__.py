@@ -1,11 +1,11 @@
-"""The client's side of the protocol: requests out, answers in; without a socket, a clock or a decision when to ask.
+"""The client's side of the protocol: requests out, answers in; without sockets, clocks or scheduling.
 
     member = ClassicMember("g", {"range": encode_subscription(["orders"])})
     request = member.join()          # the caller sends it, in the version and to the node that it chooses
     member.joined(answer)            # takes over member id, generation and protocol of an answer without an error
 
     session = ProducerSession("copier")
-    session.become(answer.producer_id, answer.producer_epoch)       # what InitProducerId was answered with
+    session.become(answer.producer_id, answer.producer_epoch)       # from InitProducerId's response
     request = session.produce({("orders", 0): session.batch(("orders", 0), records)}, timeout_ms=30_000)
     session.appended(("orders", 0), len(records))                   # once the batch was acknowledged
 

@@ -1,4 +1,4 @@
-"""What a client does after an error of the broker, one set an answer."""
+"""A broker's errors by the client's reaction, one set each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ STALE = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )  # fmt: skip
-"""It asks for metadata, and tries again."""
+"""The client refreshes its metadata and tries again."""
 NO_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-"""It looks for the coordinator again."""
+"""The client looks for the coordinator again."""
 LOADING = NO_COORDINATOR | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
-"""A coordinator that is not there yet, or is another one now: it asks again."""
+"""The coordinator is not ready, or has changed: the client asks again."""
 GROUP_RETRIABLE = LOADING | STALE | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNSTABLE_OFFSET_COMMIT}
 """A member of a group takes the same step again."""
 TRANSACTION_RETRIABLE = (
@@ -69,7 +69,7 @@ def errors_in(answer: Message) -> Iterator[int]:
 
 
 def error_of(answer: Message) -> int:
-    """The first error code of an answer; of a step that took others with it, the one that kept it from being attempted."""
+    """The first error code of an answer, other than OPERATION_NOT_ATTEMPTED if there is another; NONE without errors."""
     codes = [*errors_in(answer)]
     return next(
         (code for code in codes if code != ErrorCode.OPERATION_NOT_ATTEMPTED), next(iter(codes), ErrorCode.NONE)

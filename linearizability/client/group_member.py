@@ -1,4 +1,4 @@
-"""What a member of a group remembers, in the classic protocol and in the one of KIP-848, and how it says it."""
+"""The state of a group's member, in the classic protocol and in the one of KIP-848, and its encoding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_MEMBER, NO_GENERATION = "", -1
 CONSUMER = "consumer"
 """The protocol type of Kafka's own consumers."""
 JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
-"""Member epochs that are words (KIP-848): to join, to leave, and to leave as a static member that comes back."""
+"""Member epochs with a special meaning (KIP-848): to join, to leave, and to leave as a static member that comes back."""
 SUBSCRIPTION_VERSION, ASSIGNMENT_VERSION = 2, 1
 VERSION_BYTES = 2
 
@@ -40,7 +40,7 @@ class ClassicMember:
 
     group: str
     protocols: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """What it says of itself to each assignor, the one that it prefers first."""
+    """Assignor -> the member's metadata for it, the preferred one first."""
     id: str = NO_MEMBER
     instance_id: str | None = None
     session_timeout_ms: int = 10_000
@@ -63,14 +63,14 @@ class ClassicMember:
         )
 
     def joined(self, answer: JoinGroupResponse) -> None:
-        """Take over what an answer gives: an id to come back with (KIP-394), or a place in a generation."""
+        """Take over an answer's member id (KIP-394) or, without an error, also its generation and protocol."""
         if answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.id = answer.member_id
         if answer.error_code == ErrorCode.NONE:
             self.generation, self.protocol = answer.generation_id, answer.protocol_name
 
     def sync(self, assignments: Mapping[str, bytes] | None = None) -> SyncGroupRequest:
-        """A leader says what it assigns, by member ids."""
+        """SyncGroup; a leader sends its assignments, by member id."""
         table = SyncGroupRequest.SyncGroupRequestAssignment
         return SyncGroupRequest(
             group_id=self.group,
@@ -108,7 +108,7 @@ def encode_subscription(
     user_data: bytes | None = None,
     apart: bool = True,
 ) -> bytes:
-    """What a member wants; from version 1 on what it owns, and from 2 on, in which generation it was given that."""
+    """Encode a member's topics; from version 1 on its owned partitions, from 2 on the generation that assigned them."""
     parts = [
         ConsumerProtocolSubscription.TopicPartition(topic=name, partitions=indexes)
         for name, indexes in by_topic(owned, apart)
@@ -120,12 +120,12 @@ def encode_subscription(
 
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What `encode_subscription` made."""
+    """Decode a member's subscription."""
     return decode_from(ConsumerProtocolSubscription, SUBSCRIPTION_VERSION, memoryview(metadata), VERSION_BYTES)[0]
 
 
 def encode_assignment(keys: Iterable[Key]) -> bytes:
-    """What a leader gives a member."""
+    """The member's assignment, as the leader encodes it."""
     parts = [
         ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=indexes)
         for name, indexes in by_topic(keys, apart=True)
@@ -134,7 +134,7 @@ def encode_assignment(keys: Iterable[Key]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> list[Key]:
-    """What the leader gave; nothing where it left the member out."""
+    """Decode a member's assignment; empty where the leader left the member out."""
     if not data:
         return []
     said, _ = decode_from(ConsumerProtocolAssignment, ASSIGNMENT_VERSION, memoryview(data), VERSION_BYTES)

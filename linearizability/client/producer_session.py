@@ -1,4 +1,4 @@
-"""What an idempotent or transactional producer remembers: who it is, and the next sequence number of each partition."""
+"""The state of an idempotent or transactional producer: its identity, and each partition's next sequence number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from reference.protocol.records.record import Record
 TRANSACTION_TIMEOUT_MS = 60_000
 
 Identity = tuple[int, int]
-"""Producer id and epoch, as a client says them: also those that no broker gave."""
+"""Producer id and epoch, as a client sends them, also ones that no broker assigned."""
 NO_PRODUCER: Identity = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
@@ -72,7 +72,7 @@ class ProducerSession:
         return produce_request(batches, timeout_ms=timeout_ms, transactional_id=self.transactional_id)
 
     def appended(self, partition: TopicPartition, count: int) -> None:
-        """So many records of a partition were acknowledged."""
+        """Advance a partition's sequence number by its acknowledged records."""
         self.sequences[partition] = self.sequences.get(partition, 0) + count
 
     # ---- transactions

@@ -1,4 +1,4 @@
-"""Requests from what they are about: topics and partitions, offsets, groups.
+"""Builders of requests from topics, partitions, offsets and groups.
 
 A topic is given by its name, or with its id as a `Topic`: newer versions carry the one, older ones the other. Partitions are
 grouped by topic in the order given, unless they are to stand `apart`, each in an entry of its own.
@@ -32,7 +32,7 @@ WAITS_MS = 10_000
 """How long a broker may wait for others before it answers."""
 MOST_BYTES = 50 << 20
 LEAST_WAIT_MS = 1
-"""Of a fetch that shall not wait."""
+"""The max wait of a fetch that is not to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class FetchFrom(NamedTuple):
     leader_epoch: int = -1
     """The current one, as the client knows it (KIP-320)."""
     last_fetched_epoch: int = -1
-    """Of the record before the offset (KIP-595)."""
+    """The leader epoch of the record before the offset (KIP-595)."""
 
 
 class ProduceParams(TypedDict, total=False):
-    """What a Produce asks for, whatever it carries."""
+    """The parameters of a Produce besides its records."""
 
     acks: int
     timeout_ms: int
@@ -67,19 +67,19 @@ class ProduceParams(TypedDict, total=False):
 
 
 class FetchParams(TypedDict, total=False):
-    """What a fetch may wait for, and how much it may give: Kafka's FetchParams."""
+    """The waits and limits of a fetch: Kafka's FetchParams."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
-    """Of the whole answer."""
+    """Limit of the whole answer."""
     partition_max_bytes: int
     isolation: int
     """READ_UNCOMMITTED, or READ_COMMITTED."""
 
 
 class Committed(NamedTuple):
-    """What is committed for a partition, or is to be."""
+    """A partition's committed offset, or one to commit."""
 
     offset: int
     metadata: str | None = ""
@@ -172,7 +172,7 @@ def fetch_request(
     forgotten: Mapping[Topic, list[int]] | None = None,
     **params: Unpack[FetchParams],
 ) -> FetchRequest:
-    """A consumer's fetch of partitions; without a session unless one is given. The epochs are of partitions that say none."""
+    """A consumer's fetch of partitions; without a session unless one is given. The epochs are for partitions without one."""
     partition_max_bytes = params.get("partition_max_bytes", MOST_BYTES)
     topics: dict[Any, FetchRequest.FetchTopic] = {}
     for (topic, index), begin in wanted.items():

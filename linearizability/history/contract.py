@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 EXCUSED = "excused: "
-"""The reason of an anomaly that an excuse explains begins so."""
+"""Prefix of the reason of an anomaly that an excuse explains."""
 Acks = Literal["0", "1", "all"]
 Positive = Annotated[int, Field(ge=1)]
 NotNegative = Annotated[int, Field(ge=0)]
@@ -51,8 +51,8 @@ class Contract(BaseModel):
     """`unclean.leader.election.enable`: a replica out of sync may lead, and what it lacks is lost."""
     replicas_losing_unflushed_data: NotNegative = 0
     """How many replicas at once the faults may rob of bytes that were not yet fsynced (power loss). From `min_isr` on, an
-    acknowledged record may legally vanish: replication, not fsync, is what Kafka's promise rests on. It excuses the whole run:
-    only histories of before the marks of `excuses` declare it, and who knows no more."""
+    acknowledged record may legally vanish: Kafka's promise rests on replication, not on fsync. It excuses the whole run: declare
+    it only for a history without the marks of `excuses`."""
     cleanup: Literal["keep", "delete", "compact"] = "keep"
     """Whether records may leave the log during the run: by retention or DeleteRecords (`delete`), or by compaction."""
 
@@ -60,7 +60,7 @@ class Contract(BaseModel):
     """Consumers without a committed offset begin at the log start (`auto.offset.reset=earliest`). Where they do not, a
     record below what was read need not have been looked for; then only a final drain proves a loss."""
     strict_recency: bool = False
-    """Also condemn stale reads. Off by default: a leader that was cut off may legally serve old reads and old end offsets
+    """Also judge stale reads invalid. Off by default: a leader that was cut off may legally serve old reads and old end offsets
     until it learns of its successor."""
     bound_after_healing_ms: NotNegative = BOUND_AFTER_HEALING_MS
     """Within this time after the last fault ended, every operation must succeed again (rule `progress`)."""
@@ -85,7 +85,7 @@ class Contract(BaseModel):
 
     @classmethod
     def from_terms(cls, terms: Iterable[str]) -> "Contract":
-        """What terms NAME=VALUE declare, and nothing else. Errors: ValueError names what there is."""
+        """The contract that terms NAME=VALUE declare, and nothing else. Errors: ValueError, which names the known terms."""
         named: dict[str, str] = {}
         for term in terms:
             said, _, value = term.partition("=")
@@ -97,7 +97,7 @@ class Contract(BaseModel):
         return cls.model_validate(named)
 
     def contradicts(self, other: "Contract") -> str:
-        """A term of which both declare something, and not the same, in words; empty where there is none."""
+        """The first term that both declare with different values, in words; empty where there is none."""
         for name in type(self).model_fields:
             mine, theirs = getattr(self, name), getattr(other, name)
             if name in self.model_fields_set & other.model_fields_set and mine != theirs:
@@ -105,7 +105,7 @@ class Contract(BaseModel):
         return ""
 
     def completed(self, given: "Contract") -> "Contract":
-        """This contract, and what `given` declares of the terms that it does not declare itself."""
+        """This contract, with the values of `given` for terms that it does not declare itself."""
         missing = given.model_fields_set - self.model_fields_set
         return self.model_copy(update={name: getattr(given, name) for name in missing})
 

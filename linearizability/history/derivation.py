@@ -1,7 +1,7 @@
-"""From events to facts: pairs invocations with completions and writes what each operation says about each partition.
+"""From events to facts: pairs invocations with completions, and writes the facts of each operation by partition.
 
 The derivation is a fold over one process file (or one history of many processes) that keeps in memory only what is open:
-operations without a completion, transactions without an end, each consumer's assignment. Facts leave as they are known,
+operations without a completion, transactions without an end, each consumer's assignment. Facts are emitted once they are known,
 so a file of any length needs bounded memory.
 """
 
@@ -50,7 +50,7 @@ REGISTER_FUNCTIONS = {"read": 0, "write": 1, "cas": 2}
 """The `position` of a REGISTER fact."""
 
 IN_NO_PARTITION: PartitionKey = ("", -1)
-"""Where facts about a whole run live: transactions."""
+"""The key of facts about a whole run: transactions."""
 
 
 class Derivation:
@@ -80,7 +80,7 @@ class Derivation:
         return self._open.keys()
 
     def invoke(self, number: int, process: int, event: dict[str, Any]) -> None:
-        """An operation begins."""
+        """Begin an operation."""
         if number in self._open:
             raise BadEvent(f"operation {number} is invoked twice")
         f = event.get("f")
@@ -100,7 +100,7 @@ class Derivation:
             self._sessions.poll_begins(process, invocation.number)
 
     def _place(self, invocation: Invocation) -> None:
-        """Its transaction, of which it is a step or the end, records it."""
+        """Record the operation in its transaction, of which it is a step or the end."""
         event = invocation.event
         transaction = (
             None if event.get("txn") is None else self._transactions.get((invocation.process, str(event["txn"])))
@@ -116,7 +116,7 @@ class Derivation:
                 transaction.commit_time = invocation.time
 
     def complete(self, number: int, process: int, event: dict[str, Any]) -> None:
-        """An operation ends; its facts are written."""
+        """End an operation and write its facts."""
         invocation = self._open.pop(number, None)
         if invocation is None:
             raise BadEvent(f"operation {number} ends without having begun")
@@ -127,11 +127,11 @@ class Derivation:
         self._settle(invocation, event, time_of(event), OUTCOMES[event["type"]])
 
     def never_answered(self, number: int) -> None:
-        """An operation has no end in this file; its outcome is unknown."""
+        """Settle an operation without an end in this file: its outcome is unknown."""
         self._settle(self._open.pop(number), {}, NEVER, Outcome.INFO)
 
     def finish(self, complete: bool) -> None:
-        """The file ends. What is open was never answered; `complete` says that nothing is missing from the file."""
+        """End the file: open operations were never answered. `complete`: nothing is missing from the file."""
         for number in list(self._open):
             self.never_answered(number)
         for transaction in list(self._transactions.values()):
@@ -279,7 +279,7 @@ class Derivation:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     def _producer(self, fields: dict[str, Any]) -> int:
-        """Who produced: with another producer id another one, for its epochs begin again."""
+        """The producer's identity; a new producer id makes a new one, because its epochs begin again."""
         producer, number = fields.get("producer"), fields.get("producer_id")
         if producer is None:
             return UNKNOWN
@@ -295,7 +295,7 @@ class Derivation:
     def _begin(self, invocation: Invocation, fields: dict[str, Any], outcome: Outcome) -> None:
         name = (invocation.process, str(fields.get("txn")))
         for known, other in list(self._transactions.items()):
-            spoilt = other.commit_time != UNKNOWN and not other.commits  # who begins again aborts no more
+            spoilt = other.commit_time != UNKNOWN and not other.commits  # after a new begin it cannot be aborted
             if spoilt and other.process == invocation.process and other.producer_name == fields.get("producer"):
                 del self._transactions[known]
                 self._end_transaction(other, Outcome.FAIL, invocation.time)
@@ -425,7 +425,7 @@ class Derivation:
             }
 
     def _keep(self, transaction: Transaction | None, fact: dict[str, Any]) -> None:
-        """A fact leaves at once, or waits for the end of its transaction."""
+        """Write a fact at once, or keep it until its transaction ends."""
         if transaction is None:
             self._write(fact)
         elif transaction.became is None:

@@ -1,4 +1,4 @@
-"""What a derivation keeps of a history: open operations and transactions, and how much there was."""
+"""The state of a derivation: open operations and transactions, consumers' sessions, and counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Invocation:
     f: str
     time: int
     mops: Any
-    """A list of objects, one each micro-operation; of a damaged line whatever stood there."""
+    """A list of objects, one for each micro-operation; any value in a damaged line."""
     event: dict[str, Any]
     transaction: Transaction | None = None
     """The transaction within which it began."""
@@ -42,7 +42,7 @@ class Invocation:
 
 @dataclass
 class Transaction:
-    """A transaction recorded step by step: its facts wait for its end, which decides what became of them."""
+    """A transaction recorded step by step: its facts wait for its end, which decides their outcome."""
 
     number: int
     process: int
@@ -70,11 +70,11 @@ class Sessions:
         self._numbers: dict[tuple[int, PartitionKey], int] = {}
         self._sought: set[tuple[int, PartitionKey]] = set()
         self._lost: dict[int, int] = {}
-        """Process -> the last of its polls of which it is not known what they gave."""
+        """Process -> its last poll whose records are not known."""
         self._open_polls: dict[int, set[int]] = {}
 
     def flags(self, process: int, key: PartitionKey) -> int:
-        """Whether the process has sought a position there, or lost it, and need not have come by the records below it."""
+        """SOUGHT where the process has sought a position there, or lost it: it need not have read the records below."""
         return int(Flag.SOUGHT) if process in self._lost or (process, key) in self._sought else 0
 
     def number(self, process: int, key: PartitionKey) -> int:
@@ -93,7 +93,7 @@ class Sessions:
         self._open_polls.setdefault(process, set()).add(operation)
 
     def ends(self, invocation: Invocation) -> None:
-        """Where a process has read on, or committed, and an earlier poll of it has no completion, it is not known from where."""
+        """End a poll or commit: an earlier poll of the process without a completion makes its position unknown."""
         if not invocation.polls and invocation.f != "commit":
             return
         polls = self._open_polls.get(invocation.process, set())
@@ -103,13 +103,13 @@ class Sessions:
             self.lose(invocation.process, max(earlier))
 
     def lose(self, process: int, operation: int) -> None:
-        """It is not known what a poll gave the process, so neither where it reads on."""
+        """Record that a poll's records, and so the process's next position, are not known."""
         self.end_of(process, lambda _: True)
         self._lost[process] = operation
 
     def outcome_of_drain(self, common: dict[str, Any]) -> int:
-        """The outcome of a final read. It is unknown where the process has sent a poll within it of which it is not known what it
-        gave: a record may have come that is not recorded."""
+        """The outcome of a final read: unknown where the records of a poll within it are not known, for it may have returned
+        records that are not recorded."""
         polls = self._open_polls.get(common["process"], set())
         last = max([self._lost.get(common["process"], UNKNOWN), *polls])
         return (
@@ -124,7 +124,7 @@ class Sessions:
 
 @dataclass
 class Tally:
-    """How much a history holds; what a verdict's reasons are made of."""
+    """Counts of a history, for a verdict's reasons."""
 
     operations: Counter[str] = field(default_factory=Counter)
     """`f:type` -> number of completions (`send:ok`, `poll:info`, ...); operations never answered count as info."""
@@ -148,7 +148,7 @@ class Tally:
 
 
 def producing_flags(contract: Contract, acks: str) -> int:
-    """What a send asks for. Errors: BadEvent where `acks` are none."""
+    """The flags of a send. Errors: BadEvent for unknown `acks`."""
     if acks not in ("0", "1", "all"):
         raise BadEvent(f"acks={acks!r} is none of 0, 1, all")
     flags = {"0": Flag.UNANSWERED, "1": Flag(0), "all": Flag.ACKS_ALL}[acks]

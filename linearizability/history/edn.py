@@ -67,7 +67,7 @@ def _read(text: str, position: int, closing: str, depth: int) -> tuple[Any, int,
                 raise EdnError(f"nothing to discard at character {start}")
             continue
         if match["tag"] is not None:
-            continue  # the tagged form stands for itself
+            continue  # the tagged form is read without its tag
         if match["close"] is not None:
             if match["close"] != closing:
                 raise EdnError(f"{match['close']!r} at character {start}")

@@ -1,4 +1,4 @@
-"""What an event says in one field, checked: an event of a foreign file may hold anything."""
+"""Checked reading of an event's fields: an event of a foreign file may hold anything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def process_of(value: Any) -> int:
 
 
 def time_of(event: dict[str, Any]) -> int:
-    """When an event was. Errors: BadEvent where its time is no number of nanoseconds."""
+    """The time of an event in nanoseconds. Errors: BadEvent where it is no such number."""
     time = event.get("time")
     if type(time) is not int or not -NEVER < time < NEVER:
         raise BadEvent(f"time {time!r} is no number of nanoseconds")
@@ -60,7 +60,7 @@ def check_same_sends(invoked: list[dict[str, Any]], completed: list[dict[str, An
 
 
 def lacks_records(invoked: list[dict[str, Any]], completed: list[dict[str, Any]]) -> bool:
-    """Whether a completion does not say what all the polls returned that were asked for."""
+    """Whether a completion lacks the records of some of the invoked polls."""
     said = sum(m.get("op") == "poll" and m.get("records") is not None for m in completed)
     return said < sum(m.get("op") == "poll" for m in invoked)
 

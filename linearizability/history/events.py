@@ -1,4 +1,4 @@
-"""Back from facts to what people read: the operations that a witness names, as text, as a diagram, as events to export."""
+"""From facts back to readable operations: those that a witness names, as text, as a diagram, as events to export."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def native_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         try:
             event = from_json(line)
         except ValueError:
-            return  # the reader has said what is wrong here
+            return  # the reader has reported this defect
         if isinstance(event, dict) and isinstance(event.get("operation"), int):
             yield event["operation"] + base, event
 
@@ -100,7 +100,7 @@ def _fields(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(operation: Operation, key: str | None = None, around: int | None = None) -> str:
-    """One line: who, when, what and what became of it. With `key` only that partition's records, nearest `around`."""
+    """One line: operation, fields, records and outcome. With `key` only that partition's records, nearest `around`."""
     parts = [operation.f, *(f"{name}={_short(value)}" for name, value in operation.fields.items() if value)]
     parts += _records(operation.mops, key, around)
     if operation.f != "poll" or operation.outcome != "ok":
@@ -162,7 +162,7 @@ ROW, LEFT, WIDTH = 26, 110, 900
 def diagram(operations: Iterable[Operation], key: str | None = None, around: int | None = None) -> str:
     """Operations as an SVG picture: a row a process, a bar from invocation to completion, in the order of events.
 
-    The horizontal axis is the order of events, not their distance: what overlaps is what the eye must see.
+    The horizontal axis is the order of events, not their time: the picture is to show which operations overlap.
     """
     ordered = sorted(operations, key=lambda operation: operation.invoked)
     moments = {operation.invoked for operation in ordered}

@@ -1,9 +1,8 @@
 """The part of a native history that concerns some offsets of one partition: small enough to keep, and judged like the whole.
 
-What is kept: sends of values that any client saw at these offsets; of reads and of replicas' contents the records at these
-offsets; where final reads, listed offsets and logs began and ended, as if the partition had no other offsets; faults. What
-is left out: everything else, with the groups' commits. So an excerpt shows what happened at these offsets, and nothing about
-other offsets.
+It keeps sends of values that any client saw at these offsets; reads and replicas' contents, with the records at these offsets;
+bounds of final reads, listed offsets and logs, limited to these offsets; and faults. It leaves out all else, also the groups'
+commits. So an excerpt is about these offsets, and shows nothing about others.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from linearizability.history.native import history_files
 Event = dict[str, Any]
 
 LEFT_OUT = frozenset({"commit", "committed", "assign", "subscribe", "seek"})
-"""Micro-operations that say nothing of the records at some offsets."""
+"""Micro-operations without information about the records at some offsets."""
 
 
 def excerpt(history: Path, target: Path, key: str, first: int, last: int) -> int:
-    """Write the excerpt's files into the new folder `target`, packed; gives the number of events kept.
+    """Write the excerpt's files into the new folder `target`, packed; returns the number of events kept.
 
     Errors: ValueError where the history has no record of the key at these offsets; HistoryError where a line is no event.
     """
@@ -76,7 +75,7 @@ class Window:
             yield from (record[1] for record in self._records(operation) if record[0] in self)
 
     def cut(self, event: Event, values: set[Any]) -> Event | None:
-        """The event without what is outside; None where nothing is left of an operation."""
+        """The event without the parts outside of the window; None where nothing is left of an operation."""
         if "mops" not in event:
             return event
         mops = [cut for operation in event["mops"] if (cut := self._cut(operation, values)) is not None]
@@ -129,6 +128,6 @@ def _says_nothing(event: Event) -> bool:
 
 
 def _renumbered(events: Iterable[Event]) -> list[Event]:
-    """With the numbers of their new lines; the header names no list, for an excerpt need not have all files of its run."""
+    """The events with new line numbers; the header names no list, for an excerpt need not have all files of its run."""
     kept = ({name: value for name, value in event.items() if name != "listed"} for event in events)
     return [{**event, "n": number} if "n" in event else event for number, event in enumerate(kept)]

@@ -1,15 +1,15 @@
 """Excuses: what may explain a loss that the contract does not permit, and no more than that.
 
 Kafka's promise rests on replication: once as many replicas of a partition are in doubt at once as min.insync.replicas, with
-unflushed data lost on some, what was acknowledged there may be gone (KIP-966). The injector of faults knows which
-partitions, which nodes and from when to when, and writes it down as marks:
+unflushed data lost on some, acknowledged records may be lost there (KIP-966). The fault injector knows the partitions, the nodes
+and the times, and records them as marks:
 
     {"type": "mark", "f": "excuse", "number": 1, "time": …, "cause": "power-loss", "keys": ["orders-0"], "nodes": [1, 2]}
     {"type": "mark", "f": "excuse-over", "number": 1, "time": …}
 
 A key is a partition, or a topic for all of its partitions. A second mark of one number widens the excuse. One that began before
 its mark says when (`begins`). An excuse explains
-only the loss of what was made before it was over, and only where the loss shows after it began.
+only the loss of records and offsets from before its end, and only where the loss shows after its begin.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Excuse:
 
 
 def excuse_of(mark: Mapping[str, Any]) -> Excuse:
-    """What a mark says. Errors: ValueError for one that names no partitions, nodes or cause."""
+    """Read an excuse mark. Errors: ValueError for one that names no partitions, nodes or cause."""
     number, cause, keys, nodes = (mark.get(name) for name in ("number", "cause", "keys", "nodes"))
     lists = all(isinstance(each, list) and each for each in (keys, nodes))
     if not lists or type(number) is not int or not isinstance(cause, str):

@@ -1,9 +1,9 @@
 """Histories to other forms: neutral JSON lines, and EDN as Jepsen's Kafka checker reads it.
 
 The neutral form keeps the numbers that pair an operation's events. EDN pairs by process, one operation at a time: where a
-process had several open at once (pipelined sends), the later ones are given to processes of their own, from LANES on.
+process had several open at once (pipelined sends), the later ones get processes of their own, from EXTRA_PROCESSES on.
 
-What a form cannot say must not be written in it (`unsayable`), or the copy would be judged better than the original.
+A history that a form cannot express is not written in it (`unsayable`): the copy would be judged better than the original.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def write_neutral(path: Path, histories: Iterable[History]) -> int:
 
 
 def unsayable(history: History, form: str) -> str:
-    """Why a history cannot be written in a form; empty where it can. Of the contract itself EDN says nothing."""
+    """Why a history cannot be written in a form; empty where it can. EDN never includes the contract."""
     if form in ("neutral", "edn") and not history.same_contract:
         return f"{history.id} is not written: its files declare different contracts, and {form} can say but one"
     if form == "edn" and history.defects:

@@ -1,4 +1,4 @@
-"""Facts: what a history says about each partition, one row a fact, in one Arrow schema.
+"""Facts: the contents of a history by partition, one row a fact, in one Arrow schema.
 
 Operations are for people and for recording; rules work on facts. A fact is one record sent, one record polled, one offset
 reported. All kinds of facts share one schema, so that everything known of a partition travels in one shuffle; a column
@@ -91,10 +91,10 @@ class Flag(IntFlag):
     UNANSWERED = 512
     """The append was sent with acks=0: no broker answers."""
     SOUGHT = 1024
-    """The consumer had sought a position in the partition before, or it is not known what a poll gave it: it need not have come
-    by what lies below."""
+    """The consumer had sought a position in the partition before, or the records of one of its polls are not known: it need not
+    have read the records below."""
     FROM_END = 2048
-    """A consumer without a position goes on at the log's end: where its group has no offset, and where what it has is gone."""
+    """A consumer without a position continues at the log's end: where its group has no offset, or that is out of range."""
 
 
 COLUMNS: dict[str, Any] = {
@@ -119,7 +119,7 @@ COLUMNS: dict[str, Any] = {
 
 
 class Fact(NamedTuple):
-    """A row, without its run and its partition; what is not named is unknown."""
+    """A row, without its run and its partition; fields that are not given are unknown."""
 
     kind: Kind
     process: int
@@ -185,7 +185,7 @@ class FactsBuilder:
         return len(self._rows)
 
     def add(self, key: tuple[str, int], fact: Fact) -> None:
-        """One fact of the partition `key` (topic, partition)."""
+        """Add one fact of the partition `key` (topic, partition)."""
         code = self._keys.get(key)
         if code is None:
             key[0].encode()  # a name that no file can hold is refused here, not when the batch is taken
@@ -194,7 +194,7 @@ class FactsBuilder:
         self._rows.append(fact)
 
     def take(self) -> pa.RecordBatch:
-        """What was collected since the last call."""
+        """The facts that were collected since the last call."""
         topics = list(dict.fromkeys(topic for topic, _ in self._keys))
         topic_of = np.array([topics.index(topic) for topic, _ in self._keys], np.int32)
         partition_of = np.array([partition for _, partition in self._keys], np.int32)

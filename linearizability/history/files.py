@@ -14,14 +14,14 @@ from pydantic import ValidationError
 MAX_LINE_BYTES = 256 << 20
 """A longer line is no event of ours."""
 PACKED = 10
-"""A gzip file is taken to hold this many times its own bytes. Measured with gzip -6: the native histories of ten hunts are 7.9
+"""Estimated ratio of a gzip file's contents to its own bytes. Measured with gzip -6: the native histories of ten hunts are 7.9
 to 8.7 times as large as their packed files, single files of them 4.5 to 11.8 times."""
 GZIP = b"\x1f\x8b"
 
 MISSING, CLOCK, CONTRACT = "missing", "clock", "contract"
 
 UNREADABLE = (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError, RecursionError)
-"""What a line raises that is no event."""
+"""The exceptions that parsing raises for a line that is no event."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class HistoryError(Exception):
 
 
 class Contradiction(HistoryError):
-    """A file declares a contract, and another one is given for it: no verdict would be of both."""
+    """A file declares another contract than the one that is given for it."""
 
 
 def size_of(path: Path) -> int:
-    """About how many bytes a file's lines are, unpacked; none where there is no such file."""
+    """The approximate size of a file's lines in bytes, unpacked; 0 where there is no such file."""
     if not path.is_file():
         return 0
     try:
@@ -99,7 +99,7 @@ def numbered_lines(path: Path) -> Generator[tuple[int, bytes, bool], None, None]
 
 
 def reason(error: Exception) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     if isinstance(error, ValidationError):
         return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
     if isinstance(error, KeyError):

@@ -1,4 +1,4 @@
-"""A history that is being recorded: the whole lines that came since the last look."""
+"""Reads a history while it is recorded: each look returns the whole lines since the last one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from linearizability.history.topic import HistoryTopic, read_stretch, stretches
 
 
 class GrowingFolder:
-    """The files of a folder, read on from where they were read up to."""
+    """The files of a folder; each look reads on from the position of the last one."""
 
     in_order = True
-    """Each file's line is there when it is recorded, so that by the next look all lines of this one's time are known."""
+    """A line is in its file when it is recorded: the next look has all lines up to this look's time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[Path, int] = {}
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
-        """What is new: the name of a file and a whole line of it. Errors: OSError."""
+        """The new lines, each with the name of its file. Errors: OSError."""
         for path in history_files(self.folder):
             with open_text(path) as stream:
                 stream.seek(self._read.get(path, 0))
@@ -35,7 +35,7 @@ class GrowingFolder:
 
 
 class GrowingTopic:
-    """The lines of a history topic, read on from where its partitions were read up to."""
+    """The lines of a history topic; each look reads on from the position of the last one."""
 
     in_order = False
     """A file may be sent after another one of the same time."""
@@ -46,7 +46,7 @@ class GrowingTopic:
         self._read: dict[int, int] = {}
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
-        """What is new: the key (RUN/FILE) and the line. Errors: TopicError."""
+        """The new lines, each with its key (RUN/FILE). Errors: TopicError."""
         for stretch in stretches(self.topic):
             start = max(stretch.start, self._read.get(stretch.partition, stretch.start))
             for offset, key, line in read_stretch(self.topic, replace(stretch, start=start)):

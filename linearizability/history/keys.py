@@ -1,4 +1,4 @@
-"""How a history names a partition, and a time that never comes: what needs neither Arrow nor NumPy."""
+"""Partitions' names in a history, and the time NEVER; without Arrow and NumPy."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The native form: what `recorder` writes, one file a process. Lines are numbered, so a missing, doubled or reordered one
 shows.
 
-Reading stops at the first line of a file that cannot be right. What was read before stands as evidence: an anomaly that
-rests on what *is there* stays one. What rests on what is *missing* is no longer proven, and nothing is "valid" any more.
+Reading stops at the first line of a file that cannot be right. The lines before remain evidence: an anomaly that rests on
+*present* events is still one. An anomaly that rests on *missing* events is no longer proven, and no verdict is "valid" any more.
 """
 
 from __future__ import annotations
@@ -153,9 +153,9 @@ def read_run(paths: Iterable[Path], run: str = "", given: Contract = NOTHING_GIV
 
 
 def distinct_files(paths: Iterable[Path], given: Contract = NOTHING_GIVEN) -> tuple[list[Path], list[Defect]]:
-    """The files that are histories, one a process, and what is wrong with the others. Reads headers only.
+    """The files that are histories, one a process, and the defects of the others. Reads headers only.
 
-    Errors: Contradiction, for a file that is left out would say nothing against the contract.
+    Errors: Contradiction: to leave such a file out would hide the contradiction.
     """
     paths = list(paths)
     chosen: dict[int, Path] = {}

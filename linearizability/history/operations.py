@@ -1,4 +1,4 @@
-"""The history's words: what clients did (operations), and when they began and ended (events).
+"""The vocabulary of histories: clients' operations, and the events of their begin and end.
 
 An operation is one call of a client. It begins with an `invoke` event and ends with one of
 
@@ -47,7 +47,7 @@ INSPECTING = ("state", "replica")
 REGISTERS = ("read", "write", "cas")
 OPERATIONS = frozenset((*PRODUCING, *CONSUMING, *INSPECTING, *REGISTERS))
 PASSES_NOTHING = frozenset({"start", "committed", "truncation"})
-"""Where a consumer may seek and still must come by all records: to the log start, its group's offset, a truncated log."""
+"""Seeks after which a consumer must still read all records: to the log start, its group's offset, a truncated log."""
 MARKS = frozenset({"fault", "heal", "quiet", "note", "excuse", "excuse-over"})
 """Events that are no client's operation: faults begin and end, phases of a run, what may explain a loss (`excuses`)."""
 
@@ -103,9 +103,9 @@ def list_offsets(key: Key, start: int | None = None, end: int | None = None) -> 
 def drain(key: Key, start: int, end: int, position: int) -> MicroOperation:
     """A final read: the reader began at `start`, `end` was the log end when it began, and it reached `position`.
 
-    The log end is the high watermark, also for a reader of committed records: one that asks for its own end is answered the last
-    stable offset, and acknowledged records behind that would be taken for lost. Where records may expire, the log start is asked
-    for once more (`list_offsets`) before it ends: what expired meanwhile is not lost."""
+    The log end is the high watermark, also for a reader of committed records: its own end would be the last stable offset, and
+    acknowledged records beyond that would count as lost. Where records may expire, it lists the log start again (`list_offsets`)
+    before it ends: records that have expired meanwhile are not lost."""
     return {"op": "drain", "key": key, "start": start, "end": end, "position": position}
 
 

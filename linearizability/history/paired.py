@@ -36,7 +36,7 @@ from linearizability.history.operations import COMPLETIONS, INVOKE, MARKS
 from linearizability.history.streams import ROWS_A_BATCH, Event, FileSummary, History, agreed, finish, history_of, risen
 
 Lines = Callable[[], Iterable[tuple[int, Event]]]
-"""Gives a file's events from the start each time it is called, each with the number of its line (0 where it has none)."""
+"""Yields a file's events from the start at each call, each with the number of its line (0 where it has none)."""
 
 NEMESIS = "nemesis"
 FOREIGN_PROCESSES = 1 << 30
@@ -48,7 +48,7 @@ class Declaration(NamedTuple):
     """The contract that a history declares, and where."""
 
     contract: Any = None
-    """As JSON says it; None where none is declared."""
+    """As parsed JSON; None where none is declared."""
     file: str = ""
     line: int = 0
 
@@ -91,7 +91,7 @@ class EventStream:
         self._last_time_of: dict[Any, int] = {}
 
     def events(self) -> Iterator[Event]:
-        """The events once more, as far as they can be read; what is wrong behind them the facts' reader has said."""
+        """The events again, up to the first unreadable one, which the reading of facts has reported."""
         try:
             for _, event in self._lines():
                 yield event
@@ -110,7 +110,7 @@ class EventStream:
         except UNREADABLE as error:
             self._defect(MISSING, f"event {index}: {reason(error)}", line)
         except HistoryError as error:
-            # All of it stands in one file, in the order of time: marks of what is read here stand before.
+            # One file in the order of time: the marks of all events read so far come before this place.
             self.summary.defects.append(replace(error.defect, marks=False))
         finish(self._derivation, self._begun, complete, self.summary)
         yield self._builder.take()

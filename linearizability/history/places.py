@@ -1,7 +1,7 @@
 """Where histories lie: files and folders, patterns of them, and URIs of what Hadoop's file systems read.
 
-Native runs and stores at a URI of another scheme than `file:` are read by Spark's workers (`pipeline.frames`). What else lies
-there is copied to this machine before it is read, by the Hadoop of the Spark session: its configuration (`spark.hadoop.*`)
+Native runs and stores at a URI of another scheme than `file:` are read by Spark's workers (`pipeline.frames`). Other files
+there are copied to this machine before they are read, by the Hadoop of the Spark session: its configuration (`spark.hadoop.*`)
 and its jars say which schemes there are.
 """
 
@@ -24,7 +24,7 @@ SCHEME = re.compile(r"[a-z][a-z0-9+.\-]+:/")
 
 
 class NoSuchPlace(ValueError):
-    """There is nothing, or it cannot be reached; the text names it."""
+    """A place that does not exist or cannot be reached; the text names it."""
 
 
 def local_paths(texts: Iterable[str]) -> list[Path]:

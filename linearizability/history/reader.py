@@ -48,16 +48,16 @@ def detect(path: Path) -> str:
 
 @dataclass
 class Sources:
-    """What files and folders turn out to be."""
+    """Files and folders by their form."""
 
     runs: list[list[Path]] = field(default_factory=list)
     """The native files of each run."""
     others: list[tuple[Path, str] | HistoryError] = field(default_factory=list)
-    """What is of another form, with the form's name, and what is no history."""
+    """Files of another form, with the form's name, and the errors of files that are no history."""
 
 
 def sources_of(paths: Iterable[Path], form: str = "auto") -> Sources:
-    """What is to be read where. A folder of native files is one run; files that are named one by one go by their header's run."""
+    """Sort paths by form. A folder of native files is one run; files that are named one by one go by their header's run."""
     others: list[tuple[Path, str] | HistoryError] = []
     runs: dict[tuple[str, str], list[Path]] = {}
     for path in paths:
@@ -86,7 +86,7 @@ def read_histories(
 ) -> Iterator[History | HistoryError]:
     """All histories of files and folders. Native files of one run are one history; a file that is none yields its error.
 
-    What a history does not declare of its contract is as `given`; one that declares something else yields Contradiction.
+    Terms that a history does not declare are as `given`; one that declares something else yields Contradiction.
     """
     yield from read_sources(sources_of(paths, form), given)
 

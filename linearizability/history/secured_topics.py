@@ -1,4 +1,4 @@
-"""The way to histories in topics of a secured broker: where they are reached in the plain protocol, from this machine alone."""
+"""Local entrances to history topics of a secured broker: they accept the plain protocol, from this machine alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from linearizability.targets.security import ClientSecurity
 
 @contextmanager
 def entered(files: Sequence[str], client_config: Path) -> Iterator[list[str]]:
-    """The same names, but that a topic's brokers are entrances to them on this machine, which encrypt and authenticate.
+    """The same names, with a topic's brokers replaced by entrances on this machine, which encrypt and authenticate.
 
     Errors: TopicError, which names the topic, where no broker lets the client in; WrongTarget where the properties cannot be
     served, no name is a topic's, or a topic's name is not `kafka:HOST:PORT/TOPIC`.

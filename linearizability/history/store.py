@@ -1,4 +1,4 @@
-"""Facts on disk for analysis: Parquet files by run, and beside them what is known of each run.
+"""Facts on disk for analysis: Parquet files by run, and a file with the other data of each run.
 
     STORE/runs.json                     contract, tally, defects, marks and parts of each run
     STORE/facts/run-0000/part-0000.parquet, …
@@ -34,7 +34,7 @@ FORMAT = "tidegauge-facts/1"
 
 @dataclass
 class StoredRun:
-    """What is known of one run besides its facts."""
+    """The data of one run besides its facts."""
 
     id: str
     contract: Contract = field(default_factory=Contract)
@@ -89,7 +89,7 @@ def run_folder(store: Path, number: int) -> Path:
 
 @dataclass(frozen=True)
 class Written:
-    """What `write_stream` has written."""
+    """The result of `write_stream`."""
 
     summary: FileSummary
     part: str
@@ -171,7 +171,7 @@ def summed_up(results: Iterable[Written], identifier: str, defects: Iterable[Def
 
 
 def sound_parts(store: Path, number: int, run: StoredRun) -> tuple[list[Path], list[Defect]]:
-    """A run's files that hold what was written to them, and what is missing; by their footers alone."""
+    """A run's undamaged files, and the defects of the others; by their footers alone."""
     folder = run_folder(store.resolve(), number)
     expected = run.parts or dict.fromkeys(sorted(file.name for file in folder.glob("*.parquet")))
     sound: list[Path] = []
@@ -196,7 +196,7 @@ def sound_parts(store: Path, number: int, run: StoredRun) -> tuple[list[Path], l
 
 
 def missing(why: str, file: Path | str) -> Defect:
-    """That a file of a run's facts is gone, or is not what was written."""
+    """The defect of a facts file that is gone, or is not as it was written."""
     return Defect(MISSING, f"the run's facts are missing: {why}", str(file))
 
 
@@ -222,7 +222,7 @@ def write_histories(store: Path, histories: Iterable[History]) -> list[StoredRun
 
 
 def read_runs(store: Path) -> list[StoredRun]:
-    """What is known of a store's runs."""
+    """The data of a store's runs besides their facts."""
     path = store / RUNS
     try:
         document = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""A history as streams of facts, one a file: each is read once, in bounded memory, and says at its end what it saw.
+"""A history as streams of facts, one a file: each is read once, in bounded memory, and has a summary at its end.
 
 `history_of` takes all facts of a history's streams into memory, for the local engine; `store.write_stream` takes them to
 a file, batch by batch.
@@ -31,7 +31,7 @@ RUN_TERMS = (*CLUSTER_TERMS, "strict_recency", "bound_after_healing_ms")
 
 Event = dict[str, Any]
 Events = Callable[[], Iterator[Event]]
-"""Gives a history's events from the start each time it is called."""
+"""Yields a history's events from the start at each call."""
 
 
 @dataclass
@@ -50,7 +50,7 @@ class FileSummary:
     names: dict[int, str] = field(default_factory=dict)
 
     def mark(self, event: Event) -> None:
-        """Keep a fault or a note. Errors: BadEvent where its time is none, ValueError for an excuse that says too little."""
+        """Keep a fault or a note. Errors: BadEvent where its time is none, ValueError for an incomplete excuse."""
         time_of(event)
         if event.get("f") == EXCUSE:
             excuse_of(event)
@@ -87,7 +87,7 @@ class History:
 
 
 def history_of(identifier: str, streams: Iterable[Stream]) -> History:
-    """All that the streams of one history hold."""
+    """The streams of one history as a history in memory."""
     batches: list[pa.RecordBatch] = []
     summaries: list[FileSummary] = []
     for stream in streams:
@@ -110,7 +110,7 @@ def history_of(identifier: str, streams: Iterable[Stream]) -> History:
 
 
 def finish(derivation: Derivation, begun: Mapping[int, int], complete: bool, summary: FileSummary) -> None:
-    """The file ends; `begun` has the lines of the open operations. Adds the derived facts to the summary."""
+    """Finish a file; `begun` has the lines of the open operations. Adds the derived facts to the summary."""
     for number in list(derivation.open_operations()):
         try:
             derivation.never_answered(number)
@@ -134,7 +134,7 @@ def risen(number: Any, last: int) -> int:
 
 
 def agreed(declared: Contract, given: Contract, file: Path | str, line: int) -> Contract:
-    """What a file declares, and what is given of the terms that it does not declare. Errors: Contradiction."""
+    """A file's declared contract, completed by given terms that it does not declare. Errors: Contradiction."""
     if contradicted := declared.contradicts(given):
         raise Contradiction(file, line, f"the history declares {contradicted} as --contract says")
     return declared.completed(given)

@@ -31,7 +31,7 @@ class TopicError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HistoryTopic:
-    """Where the topic is."""
+    """A topic's brokers and its name."""
 
     brokers: str
     name: str
@@ -63,7 +63,7 @@ def is_topic(path: object) -> bool:
 
 
 def publish(folder: Path, topic: HistoryTopic) -> int:
-    """Write a native history's files to the topic; gives the number of records. Errors: TopicError, HistoryError."""
+    """Write a native history's files to the topic; returns the number of records. Errors: TopicError, HistoryError."""
     from confluent_kafka import KafkaException, Producer
 
     failures: list[str] = []
@@ -108,7 +108,7 @@ def _collector(failures: list[str]) -> Callable[[object, object], None]:
 
 
 def stretches(topic: HistoryTopic) -> list[Stretch]:
-    """What each partition holds now. Errors: TopicError."""
+    """The offsets of each partition's records now. Errors: TopicError."""
     from confluent_kafka import KafkaException, TopicPartition
 
     with closing(_consumer(topic)) as consumer:
@@ -166,7 +166,7 @@ def _position_after(error: KafkaError, topic: HistoryTopic, position: int, consu
 
 
 def write_files(records: Iterable[tuple[int, str, bytes]], folder: Path) -> set[Path]:
-    """Lines back to files, `folder/RUN/FILE`; gives the runs' folders."""
+    """Write lines to files, `folder/RUN/FILE`; returns the runs' folders."""
     files: dict[str, Path] = {}
     with _Open() as opened:
         for _, key, line in records:

@@ -33,7 +33,7 @@ AGAIN = frozenset(
      KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.OFFSET_NOT_AVAILABLE,
      KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.REQUEST_TIMED_OUT, KafkaError.NETWORK_EXCEPTION}
 )  # fmt: skip
-"""Answers by which a cluster says that it is not ready yet."""
+"""Errors of a cluster that is not ready yet."""
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class TopicGroup:
         return f"{self.topic}, group {self.name}"
 
     def place(self) -> Offsets:
-        """Where the group goes on: at its committed offsets, and at the beginning of partitions for which it has none."""
+        """The offsets at which the group continues: its committed ones, and the start of partitions for which it has none."""
         starts, ends, committed = self.starts(), self.ends(), self.committed()
         place = {partition: committed.get(partition, start) for partition, start in starts.items()}
         for partition, offset in place.items():
@@ -61,10 +61,10 @@ class TopicGroup:
         return place
 
     def committed(self) -> Offsets:
-        """What the group has committed; partitions for which it has nothing are left out.
+        """The group's committed offsets; partitions without one are left out.
 
-        Asked by a consumer that joins no group: where an admin client's OffsetFetch is answered with NOT_COORDINATOR,
-        librdkafka (2.16) looks for the consumer that it is not, and the process dies.
+        It uses a consumer that joins no group: after NOT_COORDINATOR for an admin client's OffsetFetch librdkafka (2.16)
+        expects a consumer's state, and the process dies.
         """
         places = [TopicPartition(self.topic.name, partition) for partition in self._partitions()]
         settings = {
@@ -110,7 +110,7 @@ class TopicGroup:
             )
             return {place.partition: answer.result().offset for place, answer in answers.items()}
 
-        # A partition that has just been added learns of before its leader knows it.
+        # Metadata may name a new partition before its leader knows it.
         return self._answer("its records cannot be found", ask, AGAIN | {KafkaError.UNKNOWN_TOPIC_OR_PART})
 
     def _partitions(self) -> list[int]:

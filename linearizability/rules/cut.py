@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 NO_PLACE = -1
-"""The place of what has none in the log; the first part owns it."""
+"""The place of a fact without one in the log; the first part owns it."""
 
 
 class By(Enum):
-    """What the ranges of a cut are made of."""
+    """The unit of a cut's ranges."""
 
     OFFSET = "offset"
     OPERATION = "operation"
@@ -62,7 +62,7 @@ class Owned:
 
 
 Carry = Callable[["PartitionHistory", "Context"], Array]
-"""Picks what other parts must see: indices of rows of the part."""
+"""Picks the facts that other parts must see: indices of rows of the part."""
 
 
 def nothing(partition: PartitionHistory, context: Context) -> Array:
@@ -71,11 +71,11 @@ def nothing(partition: PartitionHistory, context: Context) -> Array:
 
 @dataclass(frozen=True)
 class Cut:
-    """That a rule can be cut, and how."""
+    """How a rule judges a partition in parts."""
 
     by: By
     state: str
-    """What it carries beyond what every part is given, for people."""
+    """The state that it carries besides the facts that every part has, in words."""
     carry: Carry = nothing
     gaps: Callable[[PartitionHistory], Array] | None = None
     """Ranges of offsets (first, last) of which the part must know all records besides."""

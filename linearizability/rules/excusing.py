@@ -56,8 +56,8 @@ def explained(context: Context, partition: PartitionHistory, unexcused: Mask, ma
 
 
 def eras(context: Context, partition: PartitionHistory, also: str = "") -> list[tuple[int, int]]:
-    """What the partition's excuses leave, as pairs (after, before): no excuse explains an anomaly exactly if what it misses
-    was made after the one, and that was seen before the other, of any pair. `also` as in permits_loss."""
+    """The times outside of the partition's excuses, as pairs (after, before). No excuse explains an anomaly exactly if, for some
+    pair, the missing record was made after `after` and its absence seen before `before`. `also` as in permits_loss."""
     spans = sorted(
         (excuse.begins, excuse.ends)
         for excuse in context.excuses
@@ -103,13 +103,13 @@ LOST_MARKS = LostMarks(-1, "", frozenset(), (), begins=-NEVER)
 
 @dataclass(frozen=True)
 class Claims:
-    """What was reported to lie at each of several places, or where each of several records was reported to lie, row by row."""
+    """Reported records of several places, or reported places of several records, row by row."""
 
     groups: int
     group: Array
     """The place (or the record), numbered from 0."""
     member: Array
-    """What lies there (or where it lies). A group contradicts itself where it has two."""
+    """The record there (or the record's place). A group with two different members contradicts itself."""
     made: Array
     seen: Array
 

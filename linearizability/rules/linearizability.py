@@ -2,7 +2,7 @@
 
 The object: `append(v)` gives `v` the next free position and returns it; a read returns the records of a range of positions,
 and `end` the next position. Positions may have gaps (control records, aborted batches). An append of unknown outcome whose
-record that was never read may never have happened and binds nothing.
+record was never read may never have happened, and restricts nothing.
 
 Because each append names its place, the order of the appends is given, and a history is linearizable exactly if moments can
 be chosen along that order: no operation may have ended before one with a lower place began. Reads and end offsets take
@@ -41,7 +41,7 @@ BEFORE_ALL = -NEVER
 
 @dataclass(frozen=True)
 class Placed:
-    """All that has a place, sorted by it."""
+    """All operations with a place, sorted by it."""
 
     place: Array
     invoked: Array
@@ -54,7 +54,7 @@ class Placed:
     """When the record was sent that shows it, long ago where that is not known."""
 
     def guarded(self, after: int) -> Array:
-        """When each ended that promises to keep its place, and was made later than that."""
+        """The end of each operation whose place is kept and that was made later than `after`; else NEVER."""
         return np.where(self.careful & (self.made > after), self.completed, NEVER)
 
 
@@ -129,7 +129,7 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
 
 def carried(partition: PartitionHistory, context: Context) -> Array:
-    """What ended first: of all, and of what promises to keep its place."""
+    """The operations that ended first: of all, and of those whose place is kept."""
     all_placed = places(partition, context.contract.strict_recency)
     mine = owned(partition, all_placed.place // 4)
     completed, source = all_placed.completed[mine], all_placed.source[mine]

@@ -32,7 +32,7 @@ class Loss:
     """Lost although a poll had returned it before: the final read no longer did."""
     unseen: Mask
     doubtful: Mask
-    """Of the unseen ones those that a read came by, when they may have expired or not."""
+    """Unseen ones that a read passed, when they may have expired or not."""
     absent_at: Array
     """When it first showed that the record was not there, NEVER where it did not."""
     passed: Mask
@@ -46,7 +46,7 @@ class Loss:
 
 
 def losses(partition: PartitionHistory, context: Context) -> Loss:
-    """What is missing from one partition. Computed once for all who ask."""
+    """The missing records of one partition; computed once."""
     return partition.once("losses", lambda: _losses(partition, context))
 
 
@@ -124,8 +124,8 @@ def _first(partition: PartitionHistory, rows: Array) -> Array:
 
 
 def in_force_before(partition: PartitionHistory, moment: Array) -> Mask:
-    """The appends that a reader which began at that time must be given: of a transaction, once its commit was answered. What had
-    no answer may take effect at any later time: it is due once a client had read it, or another record of its transaction."""
+    """The appends that a reader which began at that time must receive; of a transaction, once its commit was answered. An append
+    without an answer may take effect at any later time: it is due once a client has read it, or a record of its transaction."""
     appends = partition.appends
     stepwise = appends.extra >= 0
     answered = np.where(stepwise, appends.extra + 1000 * appends.session.astype(np.int64), appends.completed)
@@ -158,7 +158,7 @@ def complete_drains(partition: PartitionHistory) -> Mask:
 
 
 def carried(partition: PartitionHistory, context: Context) -> Array:
-    """What other parts must know of what is missing: the record that each group read first, of all and of those of each era; and
+    """Rows that other parts need: the record that each group read first, of all and of those of each era; and
     which groups passed over records at will."""
     commits = partition.rows(Kind.COMMIT)
     observations = partition.observations

@@ -1,4 +1,4 @@
-"""two-owners and commit-of-former-generation: a partition that two members of a group hold, or one that is none any more."""
+"""two-owners and commit-of-former-generation: a partition with two members of a group, or with a former one's commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One partition's facts as NumPy arrays, and what several rules want to know of them, computed once.
+"""One partition's facts as NumPy arrays, and values that several rules need, computed once.
 
 The trick that makes the rules linear: a log's offsets are nearly dense, so everything that concerns an offset is a table
 indexed by *slot* (the offset less the smallest one; its rank where offsets are sparse). A sort is left only for values.
@@ -135,7 +135,7 @@ class PartitionHistory:
         return self.rows(Kind.DRAIN)
 
     def once(self, name: str, compute: Callable[[], Any]) -> Any:
-        """What several rules compute of this partition, computed once."""
+        """A value of this partition that several rules need, computed once."""
         if name not in self._computed:
             self._computed[name] = compute()
         return self._computed[name]
@@ -177,7 +177,7 @@ class PartitionHistory:
 
     @cached_property
     def repeated_values(self) -> Array:
-        """Values that were sent more than once: nothing can be said of their records. Sorted."""
+        """Values that were sent more than once: their records cannot be judged. Sorted."""
         return repeated(self.appends.value)
 
     def is_repeated(self, values: Array) -> Mask:
@@ -222,7 +222,7 @@ class PartitionHistory:
 
     @cached_property
     def sought_groups(self) -> Array:
-        """Groups of which a member sought a position: their offsets may lie beyond what no member looked for. Sorted."""
+        """Groups of which a member sought a position: their offsets may lie beyond records that no member read. Sorted."""
         groups = self.observations.group
         return np.unique(groups[self.observations.flag(Flag.SOUGHT) & (groups >= 0)])
 
@@ -240,7 +240,7 @@ class PartitionHistory:
 
     @cached_property
     def jumping(self) -> Mask:
-        """For each observation whether its consumer need not have come by what lies below."""
+        """For each observation whether its consumer need not have read the records below."""
         return self.observations.flag(Flag.SOUGHT) | is_in(self.observations.group, self.groups_with_seeks)
 
     def _marked(self, writers: Array) -> Mask:
@@ -267,7 +267,7 @@ class PartitionHistory:
     _proven_by_others = Proofs()
 
     def prove(self, proofs: Proofs) -> None:
-        """Operations that wrote to several partitions and of which another partition shows that they happened."""
+        """Set the operations over several partitions that another partition proves to have happened."""
         self._proven_by_others = proofs
 
     @cached_property

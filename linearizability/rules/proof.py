@@ -19,7 +19,7 @@ def _none() -> Array:
 
 @dataclass(frozen=True)
 class Proofs:
-    """Operations, sorted, and for each when the first read ended that shows it (microseconds)."""
+    """Operations, sorted, and for each when the first read ended that shows it (nanoseconds)."""
 
     operations: Array = field(default_factory=_none)
     at: Array = field(default_factory=_none)
@@ -33,7 +33,7 @@ class Proofs:
         return Proofs(distinct, first)
 
     def also(self, others: Proofs) -> Proofs:
-        """With those of other partitions."""
+        """These proofs together with those of other partitions."""
         if not len(others.operations):
             return self
         both = (self.operations, others.operations), (self.at, others.at)

@@ -59,7 +59,7 @@ def undecided(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
 
 def judged(partition: PartitionHistory, context: Context) -> list[tuple[bool | None, Found]]:
-    """What the search said of each register here, computed once."""
+    """The results of the search for each register here, computed once."""
     return partition.once("registers", lambda: list(_judged(partition, context)))
 
 
@@ -140,7 +140,7 @@ def _last_end(context: Context, seen: int, *topics: str) -> int:
 
 
 def shrink(operations: Named, initial: int) -> Named:
-    """Fewer operations that are not linearizable either: the shortest prefix, without what it does not need."""
+    """Fewer operations that are not linearizable either: the shortest such prefix, without unneeded operations."""
     ordered = sorted(operations, key=lambda item: item[0].invoked)
     low, high = 1, len(ordered)
     while low < high:  # a prefix by invocation: what began later is left out

@@ -1,4 +1,4 @@
-"""Where the log began, as far as it was known, and when: what retention may have taken from a reader.
+"""The reported log starts over time: which records retention may have removed before a reader came.
 
 Under retention a record that a reader passes over may have expired. That is so only if the log had begun beyond the record by
 then. A report of where the log begins says it of the time at which it was asked for, or later:
@@ -46,7 +46,7 @@ class LogStarts:
 
 
 def log_starts(partition: PartitionHistory, context: Context) -> LogStarts:
-    """Computed once for all that ask. Where clocks stepped back, each report may have been asked for before anything, and none
+    """The reports, computed once. Where clocks stepped back, each report may have been asked for before anything, and none
     surely after it."""
     return partition.once("log starts", lambda: _log_starts(partition, context.is_timed))
 

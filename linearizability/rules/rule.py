@@ -93,7 +93,7 @@ class Context:
     excuses: tuple[Excuse, ...] = ()
     """Faults that excuse losses which the contract does not permit."""
     is_whole: bool = True
-    """Whether no part of the history is missing: else what nothing was recorded of may have been."""
+    """Whether no part of the history is missing; else operations without a record may have happened."""
     is_timed: bool = True
     """Whether no clock stepped back: else it is not known which of two processes was first, and an excuse may cover any time."""
 
@@ -165,7 +165,7 @@ FOUND_SCHEMA = pa.schema(
 
 
 Witness = tuple[Any, Any, Iterable[Any], str]
-"""What shows one anomaly: offset, value, operations, text."""
+"""The evidence of one anomaly: offset, value, operations, text."""
 
 
 def found(
@@ -178,7 +178,7 @@ def found(
 ) -> Iterator[Found]:
     """Findings for the anomalies at `indices`, of which a part of a partition keeps those whose place it owns.
 
-    `witness(index)` gives offset, value, operations and text of one; it is called for the first MAX_WITNESSES of each
+    `witness(index)` returns offset, value, operations and text of one; it is called for the first MAX_WITNESSES of each
     reason only. `permitted` is one reason for all, or a function from indices to reasons. `place[index]` is the offset or
     the operation (as the rule's cut says) that owns the anomaly; without it the anomaly has no place in the log.
     """

@@ -29,7 +29,7 @@ def _pairs_within(partition: PartitionHistory) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _reason(partition: PartitionHistory, context: Context, rows: np.ndarray, earlier: np.ndarray) -> np.ndarray:
-    """Why it may be: the producer asked for no order, or the earlier record may have been lost and its place given away."""
+    """Why it is permitted: the producer asked for no order, or the earlier record may have been lost and its place given away."""
     flags = partition.appends.flag
     known = kept_from(partition, answers_first=True)
     seen = np.maximum(known[earlier], known[rows])

@@ -1,4 +1,4 @@
-"""Steps of consumers: which record each consumer was given after which, the ground of the four rules of polls.
+"""Steps of consumers: which record each consumer received after which; the basis of the four rules on polls.
 
 A *step* is a pair of records that one process polled one after the other: within one operation, or from the last record of
 its last successful operation to the first of the next one. A step across operations counts only within one session: an
@@ -132,7 +132,7 @@ def skipping(partition: PartitionHistory, steps: Steps) -> Indices:
 
 
 def skipped_slots(partition: PartitionHistory, context: Context, steps: Steps, index: int) -> Array:
-    """What a step skipped; without what may have expired, where that is not all."""
+    """The slots that a step skipped; without those that may have expired, unless all may."""
     before, after = partition.observation_slot[steps.before[index]], partition.observation_slot[steps.after[index]]
     between = np.arange(int(before) + 1, int(after))
     skipped = between[must_be_delivered(partition)[between]]

@@ -1,4 +1,4 @@
-"""high-watermark-, last-stable-offset- and log-start-regression, and lso-above-hw: each node's own account of itself."""
+"""high-watermark-, last-stable-offset- and log-start-regression, and lso-above-hw: by each node's own reports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Is a register's history linearizable? The search of Wing and Gong with Lowe's memory of visited configurations.
 
-For what has no offsets: a group's committed offset, or a history of some other store that was imported. The search walks
+For registers: a group's committed offset, or a history of some other store that was imported. The search walks
 the history's events; it lifts an operation whose invocation it meets (if the register allows it), and goes back when it
 meets the completion of one that it has not lifted. Configurations (which operations are lifted, and the register's value)
 that failed once are never tried again. Exponential in the worst case, so its steps are bounded; then the answer is None.
@@ -106,7 +106,7 @@ def _search(
 
 
 def _advance(due: list[int], passed: int, lifted: frozenset[int]) -> tuple[int, frozenset[int]]:
-    """A configuration, named shortly: how many operations in the order of their completions are lifted without a gap, and
+    """The compact form of a configuration: how many operations in the order of their completions are lifted without a gap, and
     which are lifted ahead of that. As many as are concurrent, not as many as there are."""
     while passed < len(due) and due[passed] in lifted:
         lifted = lifted - {due[passed]}

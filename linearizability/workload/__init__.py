@@ -1,8 +1,8 @@
-"""Clients that make histories: they produce and consume while the broker is hurt, and write down what they did and saw.
+"""Clients that make histories: they produce and consume while faults are injected, and record their operations.
 
-- `profile`   what a run's clients are like: their acks, rates, groups; the standard mix
+- `profile`   the clients of a run: their acks, rates, groups; the standard mix
 - `client`    the process that one client runs in
-- `exact_producer`, `producer`, `consumer`   what it does, by the raw wire or by librdkafka
+- `exact_producer`, `producer`, `consumer`   the client's work, over the raw wire or by librdkafka
 - `outcomes`  which errors prove that nothing happened
 - `drain`     the final read of whole partitions, after healing
 - `assignment`, `partitioning`, `batching`   the rules of Kafka's own clients, pure: who reads what, where a record goes, and when

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """When a batch is full, how long it waits, and how many may be under way. Errors: ValueError for what cannot be."""
+    """When a batch is full, how long it waits, and how many may be under way. Errors: ValueError for impossible values."""
 
     linger_ms: int = 5
     batch_size_bytes: int = 16_384
@@ -84,13 +84,13 @@ class Accumulator(Generic[T]):
             _hurry(open_batch, now)
 
     def flush(self, now: int) -> None:
-        """What waits now lingers no longer. What has failed waits on."""
+        """End the linger of all waiting batches; failed ones keep their backoff."""
         for queue in self._queues.values():
             for batch in queue:
                 _hurry(batch, now)
 
     def drain(self, now: int) -> list[Batch[T]]:
-        """The batches that leave now, each partition's in order. Each is to be answered, or to fail, in the end."""
+        """The batches that leave now, each partition's in order. Each must end in `answered` or `failed`."""
         leaving: list[Batch[T]] = []
         for partition, queue in self._queues.items():
             under_way = self._in_flight.setdefault(partition, [])
@@ -100,7 +100,7 @@ class Accumulator(Generic[T]):
         return leaving
 
     def next_deadline(self) -> int | None:
-        """When `drain` has something to give, if nothing else happens before; None where time alone changes nothing."""
+        """When `drain` next returns a batch, if nothing else happens before; None where time alone changes nothing."""
         dues = [
             queue[0].due_ms
             for partition, queue in self._queues.items()
@@ -109,11 +109,11 @@ class Accumulator(Generic[T]):
         return min(dues, default=None)
 
     def answered(self, batch: Batch[T]) -> None:
-        """The batch is written, or given up. Errors: ValueError for one that is not in flight."""
+        """Remove a batch that was written, or given up. Errors: ValueError for one that is not in flight."""
         self._land(batch)
 
     def failed(self, batch: Batch[T], now: int) -> None:
-        """The batch goes out once more, before all that wait. Errors: ValueError for one that is not in flight."""
+        """Queue the batch again, before all that wait. Errors: ValueError for one that is not in flight."""
         self._land(batch)
         batch.attempts += 1
         batch.due_ms = now + self.limits.retry_backoff_ms

@@ -1,6 +1,6 @@
 """The process of one client: `python -m linearizability.workload.client JSON`.
 
-It works until SIGTERM, then ends in good order: what is in flight is waited for, within bounds, and the history file is
+It works until SIGTERM, then ends cleanly: it waits for requests in flight, within bounds, and the history file is
 closed. A client that is killed leaves a history file without its last line, which its readers detect.
 """
 

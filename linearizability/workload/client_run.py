@@ -1,4 +1,4 @@
-"""What the process of one client is given, and what its incarnations share."""
+"""The task of one client's process, and the state that its incarnations share."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class ClientTask(BaseModel):
 
 
 class ClientRun:
-    """What a client's incarnations share: the stop sign, counters, and a recorder for each of them."""
+    """The shared state of a client's incarnations: the stop sign, counters, and a recorder for each of them."""
 
     def __init__(self, task: ClientTask) -> None:
         self.task = task
@@ -51,7 +51,7 @@ class ClientRun:
         self.stopping = threading.Event()
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
         self.hung = False
-        """Whether something of the library's was left behind that may keep the process from its end."""
+        """Whether a call of the library was left running that may keep the process from ending."""
         self._lock = threading.Lock()
         self._reported_at = 0.0
 
@@ -65,7 +65,7 @@ class ClientRun:
         return Recorder.open(self.task.history, process=process, contract=self.task.contract, run=self.task.run)
 
     def count(self, what: str, how_many: int = 1) -> None:
-        """Threads of one client count together."""
+        """Add to a counter, which all threads of the client share."""
         with self._lock:
             self.counts[what] += how_many
 

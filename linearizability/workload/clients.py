@@ -17,7 +17,7 @@ from linearizability.workload.profile import Profile
 END_WITHIN_S = 45.0
 """A producer waits for its answers, a consumer for its coordinator; each within its own bounds."""
 TAIL_LINES = 20
-"""Among librdkafka's complaints the last report is found, or the one before is remembered."""
+"""Lines in which the last report is searched, among librdkafka's messages; else the report before counts."""
 
 
 class Clients:
@@ -83,7 +83,7 @@ class Clients:
                 raise TargetError(f"{ended}; its log {process.log} ends:\n{process.tail()}")
 
     def stop(self) -> list[str]:
-        """End all in good order, at once. Gives the names of those that had to be killed."""
+        """Stop all cleanly, in parallel. Returns the names of those that had to be killed."""
         for process in self.processes:
             process.terminate()
         until = time.monotonic() + END_WITHIN_S

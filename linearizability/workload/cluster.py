@@ -24,7 +24,7 @@ from reference.protocol.messages.metadata import MetadataRequest
 
 ASK_TIMEOUT_S = 1.5
 PREFERRED = 0
-"""The election that ElectLeaders shall hold."""
+"""ElectLeaders' election type for preferred leaders."""
 METADATA_TOPIC = "__cluster_metadata"
 KEY_TYPES = {"group": 0, "transaction": 1}
 ONE_KEY_V = 3
@@ -33,7 +33,7 @@ AGAIN = frozenset(
     {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICATION_FACTOR,
      ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NETWORK_EXCEPTION}
 )  # fmt: skip
-"""Answers to CreateTopics by which a cluster says that it is not yet complete."""
+"""CreateTopics errors of a cluster that is not yet complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What the nodes that answered know."""
+    """The cluster's state by the nodes that answered."""
 
     answered: frozenset[int] = frozenset()
     controller: int = -1
@@ -96,14 +96,14 @@ def _ask(node: Node, topic: str) -> Any:
         with Wire.connect(node.host, node.port, timeout_s=ASK_TIMEOUT_S) as wire:
             version = wire.version_of(MetadataRequest)
             if version < 4:
-                request.allow_auto_topic_creation = True  # said by silence before version 4
+                request.allow_auto_topic_creation = True  # always so before version 4
             return wire.call(request, version)
     except (WireError, ValueError):
         return None
 
 
 class Coordinated(NamedTuple):
-    """What has a coordinator: a group, or a transactional id."""
+    """A group or a transactional id, which has a coordinator."""
 
     kind: Literal["group", "transaction"]
     name: str
@@ -177,9 +177,9 @@ def create_topic(
 ) -> None:
     """Make the topic and wait until its replicas are all in sync. Errors: TopicNotMade, TopicRefused.
 
-    A topic with one replica is made without configurations where the target does not know them: they are about the others.
+    A topic with one replica is made without configurations where the target does not know them: they concern further replicas.
     `replicas` hold every partition, the preferred leader first; when none are named, the cluster chooses for each.
-    Before CreateTopics (0.10.1) a topic comes to be when it is asked for, as the brokers' configuration says.
+    Before CreateTopics (0.10.1) a Metadata request creates the topic, with the brokers' default configuration.
     """
     request = _creation(topic, partitions, replication_factor, configs, replicas)
     until = time.monotonic() + within_s
@@ -218,7 +218,7 @@ def _creation(
 
 
 def _create(node: Node, request: CreateTopicsRequest) -> str:
-    """Ask one node. Gives what went wrong, empty when the topic is there. Errors: TopicRefused."""
+    """Ask one node. Returns the error, empty when the topic exists. Errors: TopicRefused."""
     try:
         with Wire.connect(node.host, node.port, timeout_s=15) as wire:
             if request.KEY not in wire.versions():

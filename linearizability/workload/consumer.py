@@ -22,7 +22,7 @@ CLOSE_WITHIN_S = 20.0
 LOST_PLACE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 """Errors after which a partition's position is lost: it would stay silent until a new seek."""
 GROUP_METADATA = struct.Struct("=7si")
-"""How librdkafka writes down a member's group metadata: this word, then the generation; the names follow."""
+"""librdkafka's encoding of a member's group metadata: this word, then the generation; the names follow."""
 GROUP_METADATA_WORD = b"CGMDv2:"
 
 
@@ -49,7 +49,7 @@ class Incarnation:
         self.committing: int | None = None
         """The commit that is under way."""
         self.rebalanced: set[int] = set()
-        """Partitions that were given or taken during the present poll."""
+        """Partitions that were assigned or revoked during the present poll."""
         self.fatal = False
         self.consumer = Consumer(
             consumer_settings(task.bootstrap, task.client_id, does.group, does.isolation)
@@ -59,7 +59,7 @@ class Incarnation:
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether partitions are given and taken one by one (KIP-429)."""
+        """Whether partitions are assigned and revoked incrementally (KIP-429)."""
         return self.does.protocol == "consumer" or self.does.assignor == "cooperative-sticky"
 
     def run(self) -> None:
@@ -120,7 +120,7 @@ class Incarnation:
             self._seek_start(partition)
 
     def _seek_start(self, partition: int) -> None:
-        """The place is lost (a truncated log, a fresh group): begin again at the log's start."""
+        """Seek to the log's start after the position was lost (a truncated log, a fresh group)."""
         start = self._log_start(partition)
         self._momentary("seek", keys=self._keys([partition]), to="start")
         self.positions[partition] = start
@@ -173,7 +173,7 @@ class Incarnation:
     # ---- the group's offsets
 
     def _fetch_committed(self, partitions: list[int]) -> dict[int, int | None]:
-        """What the group has committed; nothing where it has not, or without a response."""
+        """The group's committed offsets, None where it has none; empty without a response."""
         if not partitions:
             return {}
         operation = self.recorder.invoke("committed", [committed(self.does.group)])
@@ -256,7 +256,7 @@ def generation_of(metadata: object) -> int:
 def read_record(message: Message) -> tuple[Value, ...]:
     """Offset, value, and the leader epoch where the broker returned it.
 
-    A value that none of ours has stays what it is, and is found to be a phantom.
+    A value that is no number is kept as text, and is then reported as a phantom.
     """
     raw = message.value()
     text = raw.decode(errors="replace") if isinstance(raw, bytes) else ""
@@ -278,7 +278,7 @@ def group_settings(does: Consuming) -> dict[str, Any]:
 
 
 def consumer_settings(bootstrap: str, client_id: str, group: str, isolation: str) -> dict[str, Any]:
-    """Settings for a consumer that never jumps by itself: where its place is lost it says so."""
+    """Settings for a consumer that never resets its position by itself: it reports a lost one."""
     return connection_settings(bootstrap, client_id) | {
         "group.id": group or client_id,
         "isolation.level": isolation,

@@ -41,7 +41,7 @@ def drain_topic(
     *,
     within_s: float,
 ) -> list[Unread]:
-    """Read every partition to its end and record it, as the run's contract has it. Gives what could not be read."""
+    """Read every partition to its end and record it, as the run's contract has it. Returns those that could not be read."""
     until = time.monotonic() + within_s
     consumer = Consumer(
         consumer_settings(bootstrap, "tidegauge-drain", "", contract.isolation) | {"enable.partition.eof": True}

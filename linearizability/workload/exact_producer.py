@@ -1,10 +1,10 @@
-"""A producer on the raw wire that knows what it does not know.
+"""A producer on the raw wire that reports exact outcomes.
 
 Client libraries try again by themselves and report only how the last attempt ended; when librdkafka gives a record up, its
 idempotent session ends too, unseen. This producer's outcomes are exact. Each partition has a *sender* of its own: a thread, a
 connection to the leader, one batch in flight.
 
-- Without idempotence a batch is sent once. What its answer, or the lack of it, proves is recorded.
+- Without idempotence a batch is sent once. The recorded outcome is the one that its answer, or the lack of one, proves.
 - With idempotence the same batch goes out under the same sequence numbers until its outcome is known. The session ends only
   where the broker says that it has lost it; then the sender begins a new incarnation, under a new process number.
 """
@@ -102,7 +102,7 @@ def run(client_run: ClientRun) -> None:
 
 
 class PartitionSender:
-    """One partition's share of the producer."""
+    """The producer's sender for one partition."""
 
     def __init__(self, client_run: ClientRun, partition: int) -> None:
         does = client_run.task.does
@@ -146,7 +146,7 @@ class PartitionSender:
                 recorder.mark("note", text=f"{self.key}: the session is lost: {lost}")
 
     def _produce(self, recorder: Recorder) -> None:
-        """Send what is due, batch by batch. Errors: SessionLost."""
+        """Send records at the rate, batch by batch. Errors: SessionLost."""
         if self.does.idempotence:
             self.session = self._new_session()
         due_from = time.monotonic()
@@ -157,7 +157,7 @@ class PartitionSender:
                 self.client_run.stopping.wait(min(1 / self.rate_per_s, PAUSE_S))
                 continue
             if self._find_leader() is None:
-                due_from = time.monotonic() - counter / self.rate_per_s  # what was missed is not made up for
+                due_from = time.monotonic() - counter / self.rate_per_s  # missed sends are not made up for
                 continue
             count = min(due, RECORDS_A_BATCH)
             self._send(recorder, range(counter, counter + count))
@@ -191,7 +191,7 @@ class PartitionSender:
                 self.session.sequence = add_to_sequence(self.session.sequence, len(values))
 
     def _attempt(self, values: Sequence[int]) -> tuple[int | None, int]:
-        """One request. Gives the broker's error and the first offset; None for no answer."""
+        """Send one request; returns the broker's error and the first offset. An error of None: no answer."""
         leader = self._find_leader()
         if leader is None:
             return ErrorCode.LEADER_NOT_AVAILABLE if not self.does.idempotence else None, -1
@@ -284,7 +284,7 @@ class PartitionSender:
             self.leader = None
 
     def _new_session(self) -> Session:
-        """A producer id from any broker; waits until one gives it. Errors: SessionLost when asked to stop."""
+        """A producer id from any broker; waits until one assigns it. Errors: SessionLost when asked to stop."""
         while not self.client_run.stopping.is_set():
             host, port = self.addresses[self.turn % len(self.addresses)]
             self.turn += 1
@@ -297,5 +297,5 @@ class PartitionSender:
 
 
 def _outcome(code: int | None) -> str:
-    """The broker's error by name; no answer has a name of its own."""
+    """The broker's error by name; NO_ANSWER where there was none."""
     return "NO_ANSWER" if code is None else error_name(code)

@@ -1,6 +1,6 @@
-"""What all clients made of librdkafka are given: they connect, look for a new leader and try again in a hurry.
+"""Common settings of librdkafka's clients: they connect, look for a new leader and try again quickly.
 
-Its own patience is made for outages of minutes; a hunt's faults last for seconds. Source: librdkafka's CONFIGURATION.md.
+Its defaults suit outages of minutes; a hunt's faults last for seconds. Source: librdkafka's CONFIGURATION.md.
 """
 
 import os
@@ -16,7 +16,7 @@ OLD = {"api.version.request": False, "broker.version.fallback": "0.8.2.2"}
 
 
 def connection_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
-    """Of every client."""
+    """The settings of every client."""
     return {
         "bootstrap.servers": bootstrap,
         "client.id": client_id,
@@ -41,7 +41,7 @@ def reports_versions(bootstrap: str) -> bool:
 
 
 def producer_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
-    """Of every producer."""
+    """The settings of every producer."""
     return connection_settings(bootstrap, client_id) | {
         "request.timeout.ms": 3_000,
         "linger.ms": 2,

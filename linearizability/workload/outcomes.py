@@ -2,7 +2,7 @@
 
 librdkafka retries by itself, and reports only the last error of a record. So an error counts as proof only when
 every attempt must have ended in it: it depends on the record, not on the moment. NOT_ENOUGH_REPLICAS is no proof: an
-earlier attempt may have been appended and its answer lost. What is not listed is unknown (`info`).
+earlier attempt may have been appended and its answer lost. Any other error is unknown (`info`).
 """
 
 from confluent_kafka import KafkaError
@@ -21,7 +21,7 @@ NEVER_APPENDED = frozenset(
         KafkaError._BAD_COMPRESSION,
     }
 )
-"""The record is refused for what it is; no broker appends it at any time.
+"""The record itself is invalid; no broker ever appends it.
 
 _UNKNOWN_PARTITION is no proof: librdkafka ends what it has queued for a partition so when Metadata do not list its topic any
 more, and with it what it was about to send again (seen on Kafka 3.2.3, frozen and then started again: 27 of 239 such records
@@ -34,7 +34,7 @@ NEVER_COMMITTED = frozenset(
         KafkaError._NO_OFFSET,
     }
 )
-"""The commit is refused for what it is. A member that is not known, or of another generation, proves nothing: a first attempt
+"""The commit itself is invalid. A member that is not known, or of another generation, proves nothing: a first attempt
 whose answer was lost, or which the coordinator gave up waiting for, may have been written, and librdkafka's second one is
 then refused so (seen with a coordinator that was cut off for nine seconds: the offset appeared when it was reachable again)."""
 
@@ -70,7 +70,7 @@ SESSION_LOST_CODES = frozenset(
         ErrorCode.PRODUCER_FENCED,
     }
 )
-"""With one batch in flight these say that the broker has forgotten, or lost, what it had acknowledged."""
+"""With one batch in flight these mean that the broker has forgotten, or lost, acknowledged records."""
 
 
 def proves_nothing_appended(error: KafkaError) -> bool:

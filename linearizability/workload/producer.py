@@ -38,7 +38,7 @@ STICKS_FOR_BYTES = 1_000
 
 
 def partitioner(does: Producing, chance: random.Random) -> Partitioner:
-    """Who places this producer's records."""
+    """The function that chooses the partitions of this producer's records."""
     match does.partitioner:
         case "given":
             return lambda record, topic: chance.randrange(topic.partitions)

@@ -1,4 +1,4 @@
-"""What a run's clients are like."""
+"""The topic and the clients of a run."""
 
 from collections.abc import Container, Mapping
 from typing import Any, Literal
@@ -120,7 +120,7 @@ class Profile(BaseModel):
         return all(counts.get(what, 0) > 0 for what, is_needed in needed.items() if is_needed)
 
     def topic_configs(self) -> dict[str, str]:
-        """The topic's own configuration: said explicitly, because defaults differ between releases."""
+        """The topic's own configuration: explicit, because defaults differ between releases."""
         return {
             "min.insync.replicas": str(self.min_isr),
             "unclean.leader.election.enable": str(self.unclean_election).lower(),

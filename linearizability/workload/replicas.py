@@ -1,4 +1,4 @@
-"""What the replicas hold: read from the nodes' own data folders, after healing.
+"""The replicas' records, read from the nodes' own data folders after healing.
 
 Consumers see leaders only; two replicas that differ are found here, before one of them ever leads.
 """
@@ -19,13 +19,13 @@ from reference.protocol.records.legacy import read_message_set
 CHECKPOINT = "replication-offset-checkpoint"
 """The file in which a broker notes, every few seconds, the high watermark of each of its partitions."""
 MAGIC_AT = 16
-"""Where an entry of a segment says its format, old or new."""
+"""The position of the format's number, old or new, in an entry of a segment."""
 
 
 def record_replicas(
     target: Target, topic: str, folder: Path, *, process: int, contract: Contract, run: str
 ) -> list[str]:
-    """Record what each node holds of each partition. Gives what could not be read, one sentence each."""
+    """Record each node's replica of each partition. Returns a sentence for each one that could not be read."""
     if not isinstance(target, ClusterTarget):
         return []
     failures: list[str] = []

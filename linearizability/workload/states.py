@@ -1,4 +1,4 @@
-"""What each node says of the partitions that it leads, asked over the wire once in a while.
+"""The offsets that each node reports of the partitions that it leads, requested over the wire once a second.
 
 A node is asked by Metadata what it believes to lead, and in which epoch; then by ListOffsets for the log start, the last
 stable offset and the high watermark, in this order: what bounds another is asked for after it, and the epoch is named, so an
@@ -54,12 +54,12 @@ class Inspector:
         self.topic = topic
         self._wire: Wire | None = None
         self._reported: dict[int, int] = {}
-        """Partition -> the highest epoch of which the node has spoken."""
+        """Partition -> the highest epoch that the node has reported."""
         self._spent: dict[int, int] = {}
-        """Partition -> the highest of which it had spoken before the present connection."""
+        """Partition -> the highest epoch that it had reported before the present connection."""
 
     def ask(self, recorder: Recorder) -> None:
-        """Record what the node says now; one that does not answer, or leads nothing, is left out. Errors: RecordingError."""
+        """Record the node's offsets now; a node that does not answer, or leads nothing, is left out. Errors: RecordingError."""
         try:
             wire = self._connected()
             leads = self._leads(wire)
@@ -82,7 +82,7 @@ class Inspector:
             recorder.fail(operation, error="it answered for no partition")
 
     def close(self) -> None:
-        """Give up the connection; the node may be another when there is a new one."""
+        """Close the connection; the node may have restarted before the next one."""
         if self._wire is not None:
             self._wire.close()
             self._wire = None
@@ -147,7 +147,7 @@ class Inspector:
 def inspecting(
     nodes: Sequence[Node], topic: str, folder: Path, *, process: int, contract: Contract, run: str
 ) -> Iterator[None]:
-    """While this lasts every node is asked once a second, each by a thread of its own, and one file reports it.
+    """A context that asks every node once a second, each in a thread of its own, and records the answers in one file.
 
     Errors: RecordingError, at the end.
     """

@@ -1,7 +1,7 @@
 """A producer of transactions: each writes to several partitions, and is committed, or aborted on purpose.
 
-librdkafka does the work. What it says of an error decides what is done, as its documentation asks for: an error after which
-one may try again is tried again, one that spoils the transaction aborts it, a fatal one ends this incarnation. The next client
+librdkafka does the work, and its class of an error decides, as its documentation requires: a retriable error is tried again, one
+that requires an abort aborts the transaction, a fatal one ends this incarnation. The next client
 under the same transactional id begins by ending what was left open.
 
 The incarnation also ends, and the next one begins with a new producer epoch, after a transaction that may reach into the next:
@@ -38,7 +38,7 @@ LAST_TRIES_S = 20.0
 
 
 class IncarnationOver(Exception):
-    """The producer is of no use any more, or asked to stop; the text says why."""
+    """The producer cannot continue, or was asked to stop; the text says why."""
 
 
 def run(client_run: ClientRun) -> None:
@@ -49,7 +49,7 @@ def run(client_run: ClientRun) -> None:
 
 
 class Incarnation:
-    """A producer until its end, or its first fatal error: a newer one under its id, or a coordinator that knows better."""
+    """A producer until its end, or its first fatal error: a newer producer has fenced it, or the coordinator refuses it."""
 
     def __init__(self, client_run: ClientRun, recorder: Recorder) -> None:
         task, does = client_run.task, client_run.task.does

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from linearizability.history.paired import EventStream
 
 Importer = Callable[[Path, "Contract"], "list[EventStream]"]
-"""The streams of a file's, or a folder's, one history. Of the contract these say nothing: it is what is given."""
+"""The streams of a file's, or a folder's, one history. They declare no contract; the given one counts."""
 
 
 def _importer(module: str, function: str) -> Importer:

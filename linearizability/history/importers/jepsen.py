@@ -22,7 +22,7 @@ from linearizability.history.paired import NEMESIS, Declaration, EventStream
 CLIENTS = {"send", "poll", "txn", "assign", "subscribe"}
 REGISTERS = {"read", "write", "cas", "get", "put", "append"}
 NOT_COUNTED = re.compile(r'"(?:[^"\\]|\\.)*"|\\.|;.*')
-"""Strings, characters and comments: what stands in them opens and closes nothing."""
+"""Strings, characters and comments: brackets in them do not count."""
 
 
 def forms(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

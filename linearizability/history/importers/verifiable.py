@@ -52,7 +52,7 @@ def streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
 
 
 def _events(file: Path, process: int, keys: Callable[[], list[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """An invocation and a completion for each record. Of a send's invocation the tool does not report the time."""
+    """An invocation and a completion for each record. The tool does not report when a send began."""
     started, line, ended = None, 0, False
     held: set[str] = set()
     operations = count()
@@ -94,9 +94,9 @@ def _said(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _keys(file: Path) -> set[str]:
-    """All partitions of which a file speaks."""
+    """All partitions that a file names."""
     keys: set[str] = set()
-    with suppress(HistoryError):  # said by who reads the file's events
+    with suppress(HistoryError):  # reported when the file's events are read
         for _, said in _said(file):
             keys.update(_key(each) for each in [said, *said.get("partitions", ())] if "partition" in each)
     return keys

@@ -1,6 +1,6 @@
 """How the leader of a classic group shares out partitions: the assignors of Kafka's consumers.
 
-- `subscription`   what an assignor receives, and what it answers
+- `subscription`   the input and the result of an assignor
 - `range`, `round_robin`, `sticky`   one eager assignor each: a pure function from a group to an assignment
 - `cooperative_sticky`   the sticky one, for members that keep their partitions while they join again (KIP-429)
 
@@ -18,4 +18,4 @@ ASSIGNORS: dict[str, Callable[[Group], Assignment]] = {
 """The eager ones, by the name that a JoinGroup offers."""
 
 COOPERATIVE: dict[str, Callable[[Group], Assignment]] = {cooperative_sticky.NAME: cooperative_sticky.assign}
-"""Those whose members give nothing up before they know what they are to lose."""
+"""Those whose members keep their partitions until they are revoked."""

@@ -1,4 +1,4 @@
-"""The cooperative sticky assignor: what the sticky one gives, less what another member still holds (KIP-429).
+"""The cooperative sticky assignor: the sticky assignment without partitions that another member still holds (KIP-429).
 
 A partition changes hands in two rebalances: its owner is not given it in the first, gives it up and joins again; in the
 second no member holds it. The others go on reading meanwhile.

@@ -1,6 +1,6 @@
 """The round robin assignor: all partitions of all topics in one row, dealt out to the members in turn.
 
-Who does not want a topic is passed over. With equal subscriptions no member has two partitions more than another; with
+A member without the topic is passed over. With equal subscriptions no member has two partitions more than another; with
 unequal ones it may have many more. A member that comes or goes moves almost everything.
 Source: org.apache.kafka.clients.consumer.RoundRobinAssignor.
 """

@@ -30,7 +30,7 @@ def assign(group: Group) -> Assignment:
 
 
 def keep(group: Group) -> Assignment:
-    """What every member had, still wants, and does not owe to another."""
+    """The partitions that every member owned, still wants, and claims rightly."""
     claims: dict[TopicPartition, list[str]] = {partition: [] for partition in group.partitions()}
     for id in group.in_order():
         member = group.members[id]
@@ -66,7 +66,7 @@ def level(group: Group, assignment: Assignment) -> None:
 
 
 def _next_move(subscribers: dict[str, list[str]], assignment: Assignment) -> tuple[TopicPartition, str, str] | None:
-    """A partition, its owner, and who should have it instead."""
+    """A partition, its owner, and its new owner; None where no move makes loads more alike."""
     load = _load(assignment)
     for owner in sorted(assignment, key=load, reverse=True):
         by_emptiest = {topic: min(subscribers[topic], key=load) for topic in {topic for topic, _ in assignment[owner]}}
@@ -80,5 +80,5 @@ def _next_move(subscribers: dict[str, list[str]], assignment: Assignment) -> tup
 
 
 def _load(assignment: Assignment) -> Callable[[str], int]:
-    """How many partitions a member has at the moment when one asks."""
+    """A function of a member's current number of partitions."""
     return lambda id: len(assignment[id])

@@ -1,4 +1,4 @@
-"""What an assignor learns about a group, and what it answers.
+"""The input and the result of an assignor.
 
 In a classic group the broker passes members' metadata through; the member that is leader runs the assignor and sends the
 result with its SyncGroup. Source: org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.
@@ -28,9 +28,9 @@ class Member:
     instance_id: str | None = None
     """Of a static member (KIP-345): it keeps its place in the order when its member id changes."""
     owned: frozenset[TopicPartition] = frozenset()
-    """What it had before this rebalance; the sticky assignor alone looks at it."""
+    """Its partitions before this rebalance; only the sticky assignor uses them."""
     generation: int = NO_GENERATION
-    """The generation in which it came to own that."""
+    """The generation in which it got them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What the producer's metadata say of a topic."""
+    """A topic in the producer's metadata."""
 
     name: str
     partitions: int

@@ -56,14 +56,14 @@ SNAPSHOT_OFTEN = {
     "metadata.log.max.snapshot.interval.ms": "10000",
     "metadata.log.max.record.bytes.between.snapshots": "4000",
 }
-"""So that every node writes snapshots during a hunt."""
+"""Settings by which every node writes snapshots during a hunt."""
 
 Runs = list[tuple[int, int]]
 """Epoch and the first offset of it, in the order of offsets."""
 
 
 class Agreement(BaseModel):
-    """What the comparison came to."""
+    """The result of the comparison."""
 
     differences: list[str] = []
     reasons: list[str] = []
@@ -75,9 +75,9 @@ class Agreement(BaseModel):
     """The offset at which images were compared."""
     image_records: int = 0
     snapshots: dict[int, int] = {}
-    """Node -> where the snapshot ends from which its image was read."""
+    """Node -> the end of the snapshot from which its image was read."""
     read_by_kafka: dict[int, int] = {}
-    """Node -> where the snapshot ends that Kafka's metadata shell has read."""
+    """Node -> the end of the snapshot that Kafka's metadata shell has read."""
 
 
 class Unsettled(Exception):
@@ -101,7 +101,7 @@ class Copy:
 
 
 def compare_nodes(target: ClusterTarget, within_s: float = AGREE_WITHIN_S) -> Agreement:
-    """Compare all nodes, again and again until they agree or the time is over; gives the last comparison."""
+    """Compare all nodes, again and again until they agree or the time is over; returns the last comparison."""
     until = time.monotonic() + within_s
     while True:
         found = Agreement()
@@ -120,7 +120,7 @@ def compare_nodes(target: ClusterTarget, within_s: float = AGREE_WITHIN_S) -> Ag
 
 
 def _read_by_kafka(target: ClusterTarget, found: Agreement) -> None:
-    """Snapshots do not change any more, and their logs up to there neither: once is enough."""
+    """Read all snapshots with Kafka's shell, once: they and their logs do not change any more."""
     homes = {member.node.id: member.data / METADATA_LOG for member in target.members}
     try:
         for node, end, unlike in snapshot_differences(homes):
@@ -197,7 +197,7 @@ def _compare_quorum(target: ClusterTarget, found: Agreement) -> None:
 
 
 def _unlike(name: str, copies: Sequence[Copy], end: int | None) -> Iterator[str]:
-    """What differs between the first copy and the others; `end` where they are compared up to there alone."""
+    """The differences of the first copy from the others; `end` where they are compared up to there alone."""
     first = copies[0]
     for copy in copies:
         if copy.end != first.end and end is None:
@@ -271,7 +271,7 @@ def _is_reference(target: ClusterTarget, node: int) -> bool:
 
 
 def _copy(data: Path, name: str, node: int, is_reference: bool = False) -> Copy:
-    """`is_reference`: an epoch reaches the checkpoint when its first record is flushed.
+    """One node's replica. `is_reference`: an epoch reaches the checkpoint when its first record is flushed.
 
     Errors: Unsettled where the node holds none; OSError, ValueError."""
     home = data / name

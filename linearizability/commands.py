@@ -351,7 +351,7 @@ def _carry_out(plan: Any, folder: Path, schedules: Any, as_json: bool) -> int:
         raise typer.BadParameter(str(error), param_hint="--target") from None
     except Exception as error:
         if not isinstance(error, TargetError | EnginesDisagree):
-            traceback.print_exc()  # ours: the folder stays, and can be judged when the mistake is found
+            traceback.print_exc()  # a bug of ours: the folder is kept, and can be judged later
         summary = {"verdict": "error", "error": str(error), "target": plan.target, "folder": str(folder)}
         (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
         print(json.dumps(summary) if as_json else f"error: {error}\nfolder: {folder}")

@@ -1,4 +1,4 @@
-"""What the base installation leaves out: it judges a broker at an address, and serves the reference."""
+"""The packages that the base installation leaves out: it can judge a broker at an address, and serve the reference."""
 
 EXTRAS = {
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Ctrl-C that is never lost, and what a benchmark does with it: it reports what it measured until then, and exits 130.
+"""Keeps Ctrl-C from being lost. An interrupted benchmark reports its measurements so far, and exits with 130.
 
 table = {"rows": []}
 with until_interrupted(table), open_for_bench(...) as target:     # the brokers are stopped first
@@ -60,13 +60,13 @@ def until_interrupted(table: MutableMapping[str, Any]) -> Iterator[None]:
 
 
 def announce(table: Mapping[str, Any]) -> None:
-    """Above the rows: that they are not all."""
+    """Print above the rows that they are incomplete, if they are."""
     if table["interrupted"]:
         typer.echo("interrupted: what was measured until then:")
 
 
 def leave(table: Mapping[str, Any], code: int = 0) -> None:
-    """Exit by the code of what was measured; where that is 0 and the rest is missing, by 130."""
+    """Exit with this code, or with 130 where it is 0 and the benchmark was interrupted; return where all is well."""
     code = code or (INTERRUPTED if table["interrupted"] else 0)
     if code:
         raise typer.Exit(code)

@@ -63,14 +63,14 @@ def _target(spec: str, folder: Path, port: int, zookeeper: str, settings: Mappin
 
 
 def _kinds(target: ClusterTarget) -> Sequence[ClusterTarget]:
-    """What each node is."""
+    """The kind of each node."""
     from linearizability.targets.mixed import MixedCluster
 
     return target.kinds if isinstance(target, MixedCluster) else [target] * target.size
 
 
 def _execute_by_pypy(target: ClusterTarget) -> None:
-    """Errors: TargetError where there is no PyPy."""
+    """Let PyPy execute the reference's nodes. Errors: TargetError where there is no PyPy."""
     from linearizability.targets.pypy import pypy
     from linearizability.targets.reference import ReferenceCluster
 
@@ -97,7 +97,7 @@ def _continue(target: ClusterTarget, has_zookeeper: bool) -> None:
 
 
 def _settings(target: ClusterTarget) -> dict[str, str]:
-    """What a cluster to look at has beside the properties that every target has."""
+    """The properties of such a cluster besides those of every target."""
     from linearizability.targets.zookeeper import ByZooKeeper
 
     factor = min(target.size, 3)
@@ -223,7 +223,7 @@ def _open(target: ClusterTarget) -> None:
 
 
 def _stop(target: ClusterTarget) -> None:
-    """Stop all nodes cleanly; what does not stop in time is killed when the target is closed.
+    """Stop all nodes cleanly; one that does not stop in time is killed when the target is closed.
 
     Apache Kafka's stop first: they wait for minutes for a controller that lets them go.
     """

@@ -1,4 +1,4 @@
-"""Kafka's own metadata shell, as a reader of snapshots and of metadata logs that is not the reference's.
+"""Kafka's own metadata shell, as a reader of snapshots and metadata logs that is independent of the reference.
 
 Each node writes its snapshots from the image in its memory. What the shell finds in a snapshot must be what it finds in the log
 up to the offset at which the snapshot ends, whichever kind of node wrote the one and the other.
@@ -37,7 +37,7 @@ Tree = Counter[tuple[str, ...]]
 
 
 def shell(file: Path, *command: str) -> str:
-    """What the shell prints for one command on one file; it locks the folder that it reads.
+    """The shell's output for one command on one file; it locks the folder that it reads.
 
     The text is empty when the shell did not end in time. That was seen once in many runs: the shell of 4.3.1 had read
     both control records of the snapshot and then waited for more than 120 s; the cause in the shell is not known.
@@ -61,7 +61,7 @@ def shell(file: Path, *command: str) -> str:
 
 
 def image(file: Path) -> str:
-    """What `tree /image` prints of a file, asked again where the shell had read nothing; empty where it never had.
+    """The output of `tree /image` for a file, repeated where the shell had read nothing; empty where it never had.
 
     Errors: as `shell`.
     """
@@ -70,7 +70,7 @@ def image(file: Path) -> str:
 
 
 def tree(text: str) -> Tree:
-    """What `tree /image` printed, but for where it was read from."""
+    """The output of `tree /image` as a tree, without the image's provenance."""
     found: Tree = Counter()
     above: list[str] = []
     for line in text.splitlines():

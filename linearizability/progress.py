@@ -1,4 +1,4 @@
-"""What long work reports on standard error while it goes on, and how long the rest of it takes.
+"""Progress reports of long work on standard error, with an estimate of the remaining time.
 
 On a terminal it is one line that is written over; in pipes, and with `tidegauge --verbose COMMAND` or TIDEGAUGE_VERBOSE=1, a line
 a step. With `tidegauge --quiet COMMAND` or TIDEGAUGE_QUIET=1 results and errors are reported alone. Nothing here is coloured.
@@ -14,7 +14,7 @@ from typing import Self, TextIO
 QUIET, VERBOSE = "TIDEGAUGE_QUIET", "TIDEGAUGE_VERBOSE"
 """Set by the options; child processes inherit them."""
 LEAST_SHARE = 0.1
-"""Before so much is done nothing is estimated."""
+"""The least share of work done before the rest is estimated."""
 CLEAR = "\r\x1b[K"
 
 
@@ -74,7 +74,7 @@ class Progress:
         self._begun += 1
 
     def step(self, text: str, done: float) -> None:
-        """A step begins, when so much of the total is done."""
+        """Report that a step begins, when `done` of the total is done."""
         elapsed = self._clock() - self._began
         self._last_s = elapsed
         self._write(text + time_left(done / self.total if self.total else 0.0, elapsed))

@@ -64,7 +64,7 @@ def suite_version() -> str:
 
 
 def latest_with(name: str, root: Path | None = None) -> Path | None:
-    """The newest run's folder that holds such a file: what another command left is passed by. None where there is none."""
+    """The newest run's folder with a file of this name; None where there is none."""
     home = RESULTS if root is None else root
     found = [folder for folder in home.glob("*/") if (folder / name).is_file() and not folder.is_symlink()]
     return max(found, key=lambda folder: folder.name, default=None)

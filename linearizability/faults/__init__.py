@@ -6,13 +6,13 @@
 - `process`   kill, stop, pause, storm, kill-all
 - `machine`   power-loss, power-loss-journal, blackout, disk-full, disk-broken, clock-skew
 - `cuts`      isolate, halves, pair, deaf, mute, leader-controller, leader-followers, ring, clients, flaky
-- `lines`     slow, lossy: a node's packets come late or not at all; `relay` is what stands in the middle
+- `lines`     slow, lossy: a node's packets come late or not at all; `relay` is the process in the middle
 - `zookeeper` zookeeper-kill, -pause, -cut, -isolate, -slow: of the ZooKeeper that coordinates the nodes
 - `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
 - `deletion`  a topic is deleted while it is written to
 - `voters`    a controller leaves the metadata quorum and comes back
 - `network`, `sandbox`   hosts in network namespaces, and the process that they live in
-- `docker_network`, `link_agent`   hosts in containers, and what turns their links off and on
+- `docker_network`, `link_agent`   hosts in containers, and the process that turns their links off and on
 - `nemesis`   carries a schedule out and heals everything afterwards
 - `hunt`      target, workload, schedule and verdict together
 """

@@ -1,4 +1,4 @@
-"""Where a hunt's target runs: processes side by side, network namespaces or containers; with disks and clocks to hurt."""
+"""Where a hunt's target runs: processes side by side, network namespaces or containers; also with faulty disks and clocks."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -37,7 +37,7 @@ def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None
 
 
 def _topics_that_are_asked_for(nodes: int) -> dict[str, str]:
-    """What a hunt's topic is like where no client can say it."""
+    """The brokers' defaults for a hunt's topic, where no client can configure it."""
     profile = standard_profile(nodes)
     return {
         "num.partitions": str(profile.partitions),
@@ -71,10 +71,10 @@ def open_on_backend(
 
 
 def interpose(target: Target, plan: Plan, schedules: Sequence[Schedule], say: Listener) -> None:
-    """Give the nodes disks and clocks that can be hurt, where a fault of this hunt asks for it.
+    """Interpose the nodes' disks and clocks, where a fault of this hunt needs it.
 
     Internal topics then promise as much as the hunt's own: a loss of power must not take what only one replica had.
-    Errors: TargetError where a fault that was asked for by name cannot be had.
+    Errors: TargetError where a fault that was named is not possible.
     """
     named = {
         *plan.faults,

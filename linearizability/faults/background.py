@@ -1,4 +1,4 @@
-"""What a fault does meanwhile, in a thread of its own. A thread that dies is no fault: the round must not pass for tested."""
+"""The work of a fault in a thread of its own. If the thread dies, the round must not count as tested."""
 
 import threading
 from collections.abc import Callable
@@ -28,5 +28,5 @@ class Background:
     def _run(self) -> None:
         try:
             self._work(self.stopping)
-        except Exception as error:  # whatever it is, the fault was not what it is counted for
+        except Exception as error:  # any error: the fault did not have its effect
             self.failure = f"{self.name} ended by itself: {type(error).__name__}: {error}"

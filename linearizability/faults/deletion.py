@@ -28,7 +28,7 @@ RECORDS = 50
 VALUE = b"doomed" * 20
 PAUSE_S = 0.02
 AFTER_DELETION_S = 0.3
-"""So long the writing goes on when the topic has gone."""
+"""How long the writing continues after the topic was deleted."""
 WAITS_MS = 1_000
 
 
@@ -60,7 +60,7 @@ class Deletion(Fault):
 def write_until(nodes: Sequence[Node], topic: str, stop: threading.Event) -> None:
     """Write to all partitions, one after the other, wherever their leaders are.
 
-    What goes wrong is looked over: a topic that has been deleted, a leader that is down.
+    It ignores errors: of a topic that has been deleted, of a leader that is down.
     """
     while not stop.is_set():
         for number, view in look(nodes, topic).partitions.items():

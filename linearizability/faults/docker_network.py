@@ -32,11 +32,11 @@ class DockerNetwork(CountedCuts):
         self.name = f"tidegauge-{secrets.token_hex(4)}"
         self._agents: dict[int, subprocess.Popen[str]] = {}
         self._errors: dict[int, IO[str]] = {}
-        """Of each agent: Docker's warnings among them, so they are no answers."""
+        """Each agent's standard error: it has Docker's warnings too, so it is no answer."""
 
     @property
     def hosts(self) -> Sequence[Host]:
-        """Where node 1, 2 … run."""
+        """The hosts of node 1, 2 …."""
         return [
             DockerHost(_address(place), container=self._container(place), image=self.image) for place in self._agents
         ]

@@ -1,4 +1,4 @@
-"""What a fault is, and the world that it acts on."""
+"""The base class of faults, and the world that they act on."""
 
 import time
 from abc import ABC, abstractmethod
@@ -29,7 +29,7 @@ NodeOutcome = Literal["spared", "killed", "robbed"]
 
 
 class World:
-    """The target under attack: who leads, who is down, who is frozen."""
+    """The target under faults: its leaders, and the nodes that are down or frozen."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class World:
         self.topic = topic
         self.network = network
         self.flickering: dict[int, list[Background]] = {}
-        """Node -> what makes its links come and go."""
+        """Node -> the threads that switch its links."""
         self.writers: dict[str, Background] = {}
-        """Doomed topic -> what writes to it, or wrote to it."""
+        """Doomed topic -> the thread that writes to it, or wrote to it."""
         self.failures: list[str] = []
-        """Faults that were not what they are counted for."""
+        """Faults that are counted, and did not have their effect."""
         self.down: set[int] = set()
         self.frozen: set[int] = set()
         self.sick: set[int] = set()
@@ -62,27 +62,27 @@ class World:
         """Nodes whose disk is mended, and that were not started since: a refused write may still end them."""
         self.wrong_clocks: set[int] = set()
         self.effects: Counter[str] = Counter()
-        """What came of faults that take effect only when the target answers."""
+        """The effects of faults that take effect only when the target answers."""
         self.operator: Background | None = None
-        """What changes the voters of the metadata quorum, since the first injection that asks for it."""
+        """The thread that changes the metadata quorum's voters, from the first injection that needs it on."""
         self.voters: dict[int, AddRaftVoterRequest] = {}
         """Node -> the request that adds it, of each controller that was seen among the voters."""
         self.unwanted_voters: set[int] = set()
-        """Those that injections want to be none."""
+        """Nodes that injections remove from the voters."""
         self.returning_voters: set[int] = set()
-        """Those of them whose injection is over: they come back as soon as they are out."""
+        """Those of them whose injection is over: they are added again as soon as they are removed."""
         self.missing_voters: set[int] = set()
-        """Those that are none, or may be none, and that the operator will add when no injection is against it."""
+        """Nodes that may be no voters any more, and that the operator adds again when no injection removes them."""
         self.doubted: set[int] = set()
         """Nodes that ended uncleanly, and have not been seen whole since: the controller cannot know what they lost."""
         self.robbed: set[int] = set()
         """Those of them that lost bytes."""
         self.view = ClusterView()
         self.mark: Callable[..., None] = lambda f, **fields: None
-        """Where excuses are written down (see `history.excuses`)."""
+        """Records excuses in the history (see `history.excuses`)."""
         self._excuses = 0
         self._excused: tuple[set[str], set[int]] = (set(), set())
-        """Of the excuse of right now: keys and nodes."""
+        """Keys and nodes of the present excuse."""
         self._robbed_since_ns = 0
 
     @property
@@ -106,7 +106,7 @@ class World:
         return not self.unwanted_voters | self.missing_voters
 
     def want_all_voters(self) -> None:
-        """No node is to leave the quorum any more; those that left come back."""
+        """End all removals of voters: the operator adds the removed ones again."""
         self.unwanted_voters.clear()
         self.returning_voters.clear()
 
@@ -154,14 +154,14 @@ class World:
     def may_fall(self, nodes: Collection[int], *, robbed: bool = False) -> bool:
         """Whether the promise still holds when these nodes end uncleanly, or lose power, now.
 
-        What acks=all has acknowledged survives as long as fewer nodes than min.insync.replicas are in doubt at once, once
+        A record acknowledged with acks=all survives as long as fewer nodes than min.insync.replicas are in doubt at once, once
         one of them has lost bytes. Source: KIP-966; `linearizability/simulation/partition_oracle.py` counts in the same way.
         """
         any_robbed = robbed or bool(self.robbed)
         return self.least_doubted is None or not any_robbed or len(self.doubted | {*nodes}) < self.least_doubted
 
     def trust(self) -> None:
-        """All replicas have been seen in sync since their nodes' last start: no node is in doubt any more."""
+        """End the doubt about all nodes: all replicas have been in sync since their nodes' last start."""
         self.doubted.clear()
         self.robbed.clear()
         self.mended.clear()
@@ -170,7 +170,7 @@ class World:
             self._excused = set(), set()
 
     def _fall(self, nodes: Collection[int], *, robbed: bool = False) -> None:
-        """These nodes end uncleanly, in the next moment: what this excuses is written down before it can show."""
+        """Note that these nodes are about to end uncleanly, and record the excuse before a loss can show."""
         self.doubted |= {*nodes}
         if robbed and not self.robbed:
             self._robbed_since_ns = time.monotonic_ns()
@@ -203,7 +203,7 @@ class World:
 
     @property
     def services(self) -> list[int]:
-        """Places of what the nodes need beside each other (ZooKeeper)."""
+        """Places of services that the nodes need (ZooKeeper)."""
         return [] if self.network is None else self.network.places[len(self.ids) + 1 :]
 
     def cut(self, links: Sequence[tuple[int, int]]) -> None:
@@ -239,7 +239,7 @@ class World:
         self.network.mend(node)
 
     def heal_network(self) -> None:
-        """Whatever is still cut works again."""
+        """Join all links that are still cut."""
         if self.network is not None:
             self.network.heal()
         elif "heal" in self.target.hooks:
@@ -283,7 +283,7 @@ class World:
         self.frozen.discard(node)
 
     def end(self, background: Background | None) -> None:
-        """A fault's own thread is stopped; if it had ended by itself, that is noted."""
+        """Stop a fault's thread; if it had ended by itself, note that as a failure."""
         if background is None:
             return
         background.end()
@@ -291,7 +291,7 @@ class World:
             self.failures.append(background.failure)
 
     def start(self, node: int) -> None:
-        """Start it again where it is down; it may still be starting when this returns."""
+        """Start a node that is down; it may still be starting when this returns."""
         if node in self.down:
             self.target.restart(node, wait=False)
             self.down.discard(node)
@@ -324,7 +324,7 @@ def least_doubted(robbed: int, promised: int) -> int | None:
 
 
 class Fault(ABC):
-    """One kind of fault. It keeps no state: `end` is given what `begin` returned."""
+    """One kind of fault. It keeps no state: `end` gets the result of `begin`."""
 
     name: ClassVar[str]
     hooks: ClassVar[Collection[str]] = ()
@@ -351,7 +351,7 @@ class Fault(ABC):
 
     @abstractmethod
     def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
-        """Inject it. Returns what was done, for the history and for `end`; None when no node could be its target."""
+        """Inject it. Returns the fields of its mark, which `end` gets too; None when no node could be its target."""
 
     @abstractmethod
     def end(self, world: World, done: dict[str, Any]) -> None:

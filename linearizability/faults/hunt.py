@@ -1,4 +1,4 @@
-"""A hunt: clients work on a target, a schedule hurts it, everything is healed, all is read once more, and judged.
+"""A hunt: clients work on a target under a schedule of faults; then all is healed, read once more, and judged.
 
 One hunt has one round or several; each has its own topic, schedule, histories and verdict, in a folder that can be
 judged and carried out again by itself. With `until_found` rounds are short and go on until one is invalid.
@@ -37,7 +37,7 @@ REDUCTION_ATTEMPTS = 2
 
 
 def hunt(plan: Plan, folder: Path, say: Listener, schedules: Sequence[Schedule] = ()) -> dict[str, Any]:
-    """Carry the plan out and give its summary. `schedules` replace those that would be drawn.
+    """Carry the plan out and return its summary. `schedules` replace those that would be drawn.
 
     Errors: TargetError; EnginesDisagree. Ctrl-C ends the round in good order: what was recorded is judged.
     """

@@ -23,7 +23,7 @@ class BadLine(Fault):
 
     @abstractmethod
     def line(self, pick: float) -> Line:
-        """How bad."""
+        """The line's delay and loss for this pick."""
 
     def target(self, world: World, injection: Injection) -> int | None:
         """The place whose line it is; None where none is left."""
@@ -42,7 +42,7 @@ class BadLine(Fault):
 
 @register
 class Slow(BadLine):
-    """Whatever one node sends, or is sent, comes late."""
+    """All packets to and from one node come late."""
 
     name = "slow"
 

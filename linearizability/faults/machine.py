@@ -1,7 +1,7 @@
 """Faults on a node's machine: its power, its disk, its clock.
 
 They need the target's hooks `power-loss`, `disk` and `clock`. Clusters of our own processes offer them where there is a C
-compiler (`linearizability/targets/interposer`); the model of what a loss of power leaves stands there.
+compiler (`linearizability/targets/interposer`), which documents its model of a power loss.
 """
 
 import math
@@ -13,9 +13,9 @@ from linearizability.faults.injection import Injection
 from linearizability.targets.target import DiskError
 
 NOTHING_KEPT_BELOW = 0.5
-"""Every second loss of power takes all that was not fsynced; the others leave a share of it, torn anywhere."""
+"""Every second power loss removes all bytes that were not fsynced; the others leave a share of them, torn anywhere."""
 BYTES_LEFT = (1, 200_000)
-"""What a disk that fills up still takes; drawn on a logarithmic scale."""
+"""Bytes that a disk still accepts before it is full; drawn on a logarithmic scale."""
 SKEW_S = (0.5, 600.0)
 """How far a clock is put wrong, on a logarithmic scale. Well below `log.message.timestamp.after.max.ms` (an hour)."""
 
@@ -27,7 +27,7 @@ def second_pick(injection: Injection) -> float:
 
 @register
 class PowerLoss(Fault):
-    """One machine loses power: its broker ends, and what it has not fsynced is gone."""
+    """One machine loses power: its broker ends, and loses the bytes that it has not fsynced."""
 
     name = "power-loss"
     hooks = ("power-loss", "restart")
@@ -53,7 +53,7 @@ class PowerLoss(Fault):
 
 @register
 class PowerLossWithJournal(PowerLoss):
-    """The same, on a file system with a journal: what was truncated stays away (findings/unflushed_truncation)."""
+    """The same, on a file system with a journal: truncated bytes do not come back (findings/unflushed_truncation)."""
 
     name = "power-loss-journal"
     of_interposer = True
@@ -63,7 +63,7 @@ class PowerLossWithJournal(PowerLoss):
 
 @register
 class Blackout(Fault):
-    """All machines lose power in one moment. Kafka promises nothing then: what is lost was permitted to be."""
+    """All machines lose power in one moment. Kafka promises nothing then: any loss is permitted."""
 
     name = "blackout"
     hooks = ("power-loss", "restart")
@@ -85,7 +85,7 @@ class Blackout(Fault):
 
 
 class Disk(Fault):
-    """One node's disk refuses what is written. Brokers may end by themselves; they are started when the disk is mended."""
+    """One node's disk refuses writes. Brokers may end by themselves; they are started when the disk is mended."""
 
     hooks = ("disk", "restart")
     aims = ("leader", "follower", "any", "controller")

@@ -1,4 +1,4 @@
-"""Carries a schedule out, writes what it did into the history, and heals everything afterwards."""
+"""Carries a schedule out, records its faults in the history, and heals everything afterwards."""
 
 import heapq
 import itertools
@@ -29,7 +29,7 @@ DEATHS_A_NODE = 3
 
 
 class Nemesis:
-    """One run's attacker. Not for several threads, except that `stopping` may be set from any."""
+    """One run's injector of faults. Not thread-safe, except that `stopping` may be set from any."""
 
     def __init__(self, world: World, recorder: Recorder, partitions: int) -> None:
         self.world = world
@@ -118,8 +118,8 @@ class Nemesis:
         self.stopping.wait(TICK_S)
 
     def heal_all(self) -> list[str]:
-        """Undo everything, start what is down, wait until all replicas are in sync. Gives what did not heal, and what was no
-        fault though it is counted as one: then it is not known what the round shows."""
+        """Undo everything, start what is down, wait until all replicas are in sync. Returns what did not heal, and which
+        counted faults had no effect: with either the round's verdict is unknown."""
         try:
             unhealed = self._heal_all()
         finally:
@@ -191,7 +191,7 @@ class Nemesis:
                 self._leaders[partition] = leader
 
     def _trust_after_a_while(self) -> None:
-        """A node that has come back is trusted when all is whole, and stays so until the controller must know of its fall."""
+        """Trust nodes that came back once all is in sync for so long that the controller must know of their fall."""
         now = time.monotonic()
         if not self._whole():
             self._whole_since = math.inf
@@ -201,7 +201,7 @@ class Nemesis:
             self.world.trust()
 
     def _help_silent(self) -> None:
-        """A node that runs and says nothing, long after the last injection, is killed and started, as by an operator."""
+        """Kill and start a node that runs and does not answer long after the last injection, as an operator would."""
         for node in {node.id for node in self.world.nodes} & {*self.world.up}:
             if node not in self.world.view.answered and {"kill", "restart"} <= set(self.world.target.hooks):
                 sentence = (
@@ -213,7 +213,7 @@ class Nemesis:
                 self.world.start(node)
 
     def _revive(self, dead: list[int]) -> None:
-        """A node that ended by itself is worth a note, and is started again as an operator would."""
+        """Note and start again the nodes that ended by themselves, as an operator would."""
         for node in dead if not self.hopeless else ():
             if node in self.world.sick:
                 self.recorder.mark("note", text=f"node {node} ended, for its disk refuses what it writes")

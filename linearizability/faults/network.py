@@ -43,7 +43,7 @@ HOLDER_WITHIN_S = 10.0
 
 
 class Links(Protocol):
-    """What faults want of a network, whatever it is made of."""
+    """The interface of a network for faults."""
 
     @property
     def places(self) -> list[int]: ...
@@ -57,7 +57,7 @@ class Links(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """How a node's line is: what is sent arrives so much later, and this share of it never."""
+    """The state of a node's line: the delay of packets, and the share of them that is lost."""
 
     delay_ms: float = 0
     jitter_ms: float = 0
@@ -99,7 +99,7 @@ class CountedCuts(ABC):
         self.close()
 
     def cut(self, sender: int, receiver: int) -> None:
-        """From now on nothing that the sender sends reaches the receiver."""
+        """Cut a link: from now on no packet of the sender reaches the receiver."""
         link = self._link(sender, receiver)
         with self._lock:
             self._cuts[link] += 1
@@ -147,11 +147,11 @@ class Network(CountedCuts):
         """Place -> netlink socket in its namespace."""
         self._interfaces: dict[int, int] = {}
         self._relays: dict[int, subprocess.Popen[bytes]] = {}
-        """Host -> what makes its line bad."""
+        """Host -> the process that makes its line bad."""
 
     @property
     def hosts(self) -> Sequence[Host]:
-        """Where node 1, 2 … run."""
+        """The hosts of node 1, 2 …."""
         return [
             Host(f"{SUBNET}.{place}", ("nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"))
             for place, holder in enumerate(self._holders, start=1)

@@ -25,8 +25,8 @@ SHORT_SEGMENT_MS = 500
 """A busy log rolls twice a second."""
 
 AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT})
-"""Answers of a node that sends us on, or could not reach the controller. Of a change of voters one that does not lead the
-quorum says NOT_LEADER_OR_FOLLOWER."""
+"""Errors of a node that is not the controller, or could not reach it. To a change of voters, one that does not lead the quorum
+returns NOT_LEADER_OR_FOLLOWER."""
 
 TOPIC = 2
 SET, DELETE = 0, 1
@@ -34,7 +34,7 @@ PREFERRED = 0
 
 
 def wish(world: World, request: Message) -> Any:
-    """Ask the nodes that are up, one after the other, until one does not send us on.
+    """Ask the nodes that are up, one after the other, until one answers with another error, or none.
 
     None when it was not carried out, or was refused.
     """
@@ -56,7 +56,7 @@ def wish(world: World, request: Message) -> Any:
 
 @register
 class Reassign(Fault):
-    """One partition does without one of its followers, and gets it back, on top of the list of its replicas."""
+    """One partition loses one of its followers, and gets it back as the first of its replicas."""
 
     name = "reassign"
     nodes = 3
@@ -104,7 +104,7 @@ class Elect(Fault):
         return None if wish(world, request) is None else {}
 
     def end(self, world: World, done: dict[str, Any]) -> None:
-        """An election is over when it was held."""
+        """Nothing: an election needs no healing."""
 
 
 @register

@@ -1,4 +1,4 @@
-"""What a hunt is asked to do."""
+"""The plan of a hunt."""
 
 import math
 import random
@@ -23,7 +23,7 @@ FAST_FAILOVER: dict[str, str] = {
 
 
 class Plan(BaseModel):
-    """What a hunt is asked to do; with its seed, enough to do it again."""
+    """The parameters of a hunt; with its seed, enough to repeat it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -46,7 +46,7 @@ class Stop(Kill):
 
 @register
 class Pause(Fault):
-    """SIGSTOP, and SIGCONT after a while: a node that thinks no time has passed."""
+    """SIGSTOP, and SIGCONT after a while: a node that has not noticed the time between."""
 
     name = "pause"
     hooks = ("pause", "resume")
@@ -88,7 +88,7 @@ class Storm(Fault):
 
 @register
 class KillAll(Fault):
-    """kill -9 of all nodes in one moment: the machine room's process manager had an idea."""
+    """kill -9 of all nodes in one moment."""
 
     name = "kill-all"
     hooks = ("kill", "restart")

@@ -1,7 +1,7 @@
 """A bad line between two network interfaces: `python -m linearizability.faults.relay NEAR FAR DELAY_MS JITTER_MS LOSS`.
 
 It takes every frame that arrives at one interface and sends it on at the other, late, or not at all; the order of each
-direction stays. It says `ready` when it has both ends; a signal is its end. A frame carries the kernel's note on checksum
+direction stays. It prints `ready` when it has both ends, and runs until a signal. A frame carries the kernel's note on checksum
 and segmentation with it (`PACKET_VNET_HDR`), for the interfaces leave both to each other: a burst of TCP is one frame
 here, and is lost or kept as a whole. Source: packet(7); linux/if_packet.h.
 """
@@ -28,7 +28,7 @@ IDLE_S = 1.0
 
 
 def open_end(interface: str) -> socket.socket:
-    """Everything that arrives at an interface, and a way to send there. Errors: OSError."""
+    """A socket that receives all frames of an interface, and sends there. Errors: OSError."""
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
@@ -54,7 +54,7 @@ class Relay:
         self._numbers = itertools.count()
 
     def run(self) -> None:
-        """Until a signal."""
+        """Relay frames until a signal."""
         with selectors.DefaultSelector() as selector:
             for end in self.opposite:
                 selector.register(end, selectors.EVENT_READ)

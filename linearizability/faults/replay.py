@@ -19,7 +19,7 @@ PLAN, SCHEDULE, VERDICT = "plan.json", "schedule.json", "verdict.json"
 
 @dataclass(frozen=True)
 class StoredHunt:
-    """What a result folder holds: the plan, and of each round the folder and the schedule."""
+    """The contents of a result folder: the plan, and of each round the folder and the schedule."""
 
     plan: Plan
     folders: list[Path]
@@ -88,7 +88,7 @@ def judge_again(stored: StoredHunt, engine: str, say: Callable[[str], None] = la
 
 
 def show_again(stored: StoredHunt) -> Path:
-    """Write the page that plays what clients did in the first invalid round, or in the first; gives its path."""
+    """Write the page that plays what clients did in the first invalid round, or in the first; returns its path."""
     from linearizability.explorer.history import write_page
     from linearizability.pipeline.engine import check
 

@@ -1,4 +1,4 @@
-"""One round of a hunt: clients work on a topic, a schedule hurts the target, all is healed, read once more, and judged."""
+"""One round of a hunt: clients work on a topic under a schedule of faults; then all is healed, read, and judged."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ from linearizability.workload.states import inspecting
 AT_WORK_WITHIN_S = 10.0
 """How long the first fault waits for the clients by default: a client that never worked shows nothing under a fault."""
 AFTER_HEALING_S = 6.0
-"""The clients go on for a while, so that it shows whether they can."""
+"""How long the clients work on after the healing, to show whether they can."""
 LOOK_AT_CLIENTS_S = 0.2
 REPORT_EVERY_S = 5.0
 DRAIN_WITHIN_S = 120.0
@@ -98,13 +98,13 @@ class Round:
         self.unread: list[Unread] = []
         self.stuck: list[str] = []
         self.agreement: Agreement | None = None
-        # Refuse now what the target cannot suffer, and not in the middle of the round.
+        # Refuse now a fault that the target cannot have, and not in the middle of the round.
         select(plan.faults, target, network)
         nodes = len(target.nodes)
         self.schedule = schedule
         injected = {injection.fault for wave in self.schedule.waves for injection in wave.injections}
         self.robbed = max((FAULTS[name].robs(nodes) for name in injected), default=0)
-        """How many nodes one fault robs at once of what they had not fsynced."""
+        """How many nodes one fault robs at once of bytes that were not fsynced."""
         self.schedule.save(folder / "schedule.json")
         self.profile: Profile = standard_profile(
             nodes,
@@ -121,7 +121,7 @@ class Round:
         return f"{self.schedule.seconds:.0f} s of {', '.join(kinds) or 'no faults'}"
 
     def run(self, say: Listener) -> RoundResult:
-        """Work, hurt, heal, drain, judge. Errors: TargetError."""
+        """Run clients and faults, heal, drain, judge. Errors: TargetError."""
         with entrance(self.target) as bootstrap:
             return self._run(bootstrap, say)
 
@@ -166,7 +166,7 @@ class Round:
         return self._judge(nemesis, clients.counts(), reasons, time.monotonic() - began)
 
     def _attack(self, clients: Clients, nemesis: Nemesis, say: Listener) -> list[str]:
-        """Clients work while the schedule is carried out, and on after the healing. Gives what went wrong with them."""
+        """Clients work while the schedule is carried out, and on after the healing. Returns problems of healing and clients."""
         began = time.monotonic()
         try:
             clients.start()
@@ -188,7 +188,7 @@ class Round:
             clients.kill()
 
     def _inspecting(self, clients: Clients) -> AbstractContextManager[None]:
-        """Meanwhile each node is asked what it knows of the partitions that it leads."""
+        """A context that records the offsets that each node reports of the partitions that it leads."""
         return inspecting(
             self.target.nodes,
             self.topic,
@@ -199,14 +199,14 @@ class Round:
         )
 
     def _read_to_the_end(self, clients: Clients, bootstrap: str) -> list[Unread]:
-        """The final read of what consumers are given. Gives what could not be read."""
+        """The final read of all partitions. Returns those that could not be read."""
         contract, process = self.profile.contract(), (clients.last_number + 1) * PROCESSES_A_CLIENT
         with Recorder.open(clients.history, process=process, contract=contract, run=self.run_id) as recorder:
             topic, partitions = self.topic, self.profile.partitions
             return drain_topic(bootstrap, topic, partitions, recorder, contract, within_s=DRAIN_WITHIN_S)
 
     def _read_replicas(self, clients: Clients) -> list[str]:
-        """What each replica holds in the end. Gives whose could not be read."""
+        """Record each replica's contents at the end. Returns a sentence for each that could not be read."""
         return record_replicas(
             self.target,
             self.topic,
@@ -221,7 +221,7 @@ class Round:
         return [Coordinated("group", group) for group in sorted({each.group for each in self.profile.consumers} - {""})]
 
     def _too_little(self, counts: Mapping[str, int]) -> list[str]:
-        """Whether so little was done that nothing could have shown; acks=0 has no answers."""
+        """A reason where too few sends succeeded to show anything, else none; acks=0 has no answers."""
         wanted = sum(producer.rate_per_s for producer in self.profile.producers) * self.attacked_s
         completion, became = ("info", "sent") if self.profile.contract().acks == "0" else ("ok", "acknowledged")
         if counts.get(completion, 0) >= LOWEST_SHARE * wanted:
@@ -276,7 +276,7 @@ class Round:
             time.sleep(LOOK_AT_CLIENTS_S)
 
     def _watcher(self, clients: Clients, nemesis: Nemesis, say: Listener) -> Callable[[float], None]:
-        """Once in a while: are the clients alive, and how far are they?"""
+        """A function that checks and reports the clients every few seconds."""
         next_at = REPORT_EVERY_S
 
         def watch(elapsed: float) -> None:

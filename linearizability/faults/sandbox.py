@@ -46,18 +46,18 @@ def obstacle() -> str:
 
 
 def unshare() -> list[str]:
-    """The words before a command that give it a world of its own, which ends with it."""
+    """The words before a command that run it in namespaces of its own, which end with it."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
 
 
 def run_in_sandbox(folder: Path) -> int:
-    """Carry out the plan of a folder; gives the child's exit code. Ctrl-C goes to the child, which ends in good order."""
+    """Carry out the plan of a folder; returns the child's exit code. Ctrl-C goes to the child, which ends in good order."""
     return _await([sys.executable, "-m", "linearizability.faults.sandbox", str(folder.resolve())], {})
 
 
 def command_in_sandbox(arguments: Sequence[str]) -> int:
-    """Run a command of tidegauge with these arguments; gives its exit code. It finds itself `inside`."""
+    """Run a command of tidegauge with these arguments; returns its exit code. It is `inside` then."""
     return _await([sys.executable, "-m", "tidegauge", *arguments], {INSIDE: "1"})
 
 
@@ -80,13 +80,13 @@ def _await(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def keep_given_schedules(folder: Path, schedules: Sequence[Schedule]) -> None:
-    """Leave schedules for a hunt that runs in another process."""
+    """Store schedules for a hunt that runs in another process."""
     for number, schedule in enumerate(schedules, start=1):
         schedule.save(folder / f"given-{number}.json")
 
 
 def load_given_schedules(folder: Path) -> list[Schedule]:
-    """What `keep_given_schedules` left."""
+    """The schedules that `keep_given_schedules` stored."""
     from linearizability.faults import all_faults
     from linearizability.faults.schedule import Schedule
 
@@ -96,7 +96,7 @@ def load_given_schedules(folder: Path) -> list[Schedule]:
 
 
 def main(arguments: list[str]) -> int:
-    """Inside the sandbox."""
+    """Run the hunt of a folder, inside the sandbox."""
     import json
 
     from linearizability.faults.hunt import hunt

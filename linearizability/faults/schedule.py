@@ -39,7 +39,7 @@ class Wave(BaseModel):
 
 
 class Schedule(BaseModel):
-    """Waves; what is not reached within `seconds` is left out."""
+    """Waves; those that are not reached within `seconds` are left out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

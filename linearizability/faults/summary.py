@@ -1,4 +1,4 @@
-"""What a hunt's rounds come to: judged by both engines, and summed up."""
+"""The summary of a hunt's rounds, which both engines judge."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

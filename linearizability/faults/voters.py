@@ -72,7 +72,7 @@ def _operate(world: World, stop: threading.Event) -> None:
 
 
 def step(world: World, removed: set[int]) -> None:
-    """Ask for what is wanted and not the case. `removed` are the nodes whose removal the quorum has confirmed."""
+    """Request the changes of voters that are still needed. `removed` are the nodes whose removal the quorum has confirmed."""
     quorum = described(world)
     voters = voters_of(quorum)
     if NO_UUID in voters.values():
@@ -98,7 +98,7 @@ def _remove(world: World, present: set[int], removed: set[int]) -> None:
 
 
 def _add(world: World, present: set[int], removed: set[int]) -> None:
-    """Also a node that is missing because a request was carried out long after it was asked."""
+    """Add missing voters again, also one that a delayed request has removed."""
     world.missing_voters |= world.voters.keys() - present
     back = world.returning_voters & removed
     world.unwanted_voters -= back
@@ -122,7 +122,7 @@ def _ask(world: World, request: Message, done: Set[int]) -> bool:
 
 
 def described(world: World) -> Any:
-    """What the leader of the quorum says of it; None where it does not answer."""
+    """The quorum's description by its leader; None where that does not answer."""
     partition = DescribeQuorumRequest.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     answer = wish(world, DescribeQuorumRequest(topics=[topic]))

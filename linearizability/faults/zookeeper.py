@@ -86,7 +86,7 @@ class ZooKeeperIsolate(Cut):
 
 @register
 class ZooKeeperSlow(Slow):
-    """Whatever ZooKeeper sends, or is sent, comes late."""
+    """All packets to and from ZooKeeper come late."""
 
     name = "zookeeper-slow"
     of_zookeeper = True

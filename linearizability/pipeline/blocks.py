@@ -1,4 +1,4 @@
-"""Facts on their way through Spark: blocks, the facts of one partition in one row group of a file, as compressed Arrow.
+"""The form of facts within Spark: blocks, the facts of one partition in one row group of a file, as compressed Arrow.
 
 The JVM only moves bytes; nothing is turned into rows and back, which would cost more than all the rules together.
 """
@@ -21,7 +21,7 @@ from linearizability.pipeline.local import coded, groups_of
 
 
 class Key(NamedTuple):
-    """Which partition of which run."""
+    """A partition of a run."""
 
     run: str
     topic: str
@@ -56,7 +56,7 @@ class RowGroup:
         return file.read_row_group(self.number)
 
     def keys(self) -> Counter[Key]:
-        """How many facts of which partition it holds."""
+        """The number of its facts by partition."""
         if self.key is not None:
             return Counter({self.key: self.rows})
         file = pq.ParquetFile(self.path, read_dictionary=["run", "topic"])

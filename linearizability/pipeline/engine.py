@@ -1,4 +1,4 @@
-"""Judging histories: reads, runs the rules on the engine that fits, and gives a judgement a history."""
+"""Judging histories: reads, runs the rules on the engine that fits, and yields a judgement a history."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _judgements(
 def _check_topic(
     topic: HistoryTopic, engine: str, master: str, over_time: bool, given: Contract
 ) -> Iterator[Judgement]:
-    """By way of native files, written by Spark's workers or by this process."""
+    """Judge a topic's histories as native files, which Spark's workers or this process write."""
     with tempfile.TemporaryDirectory(prefix="tidegauge-topic-") as folder:
         known = stretches(topic)
         if engine == "local":
@@ -103,7 +103,7 @@ def _check_store(store: Path, engine: str, master: str, over_time: bool, given: 
 
 
 def apart(sources: Sources, engine: str, given: Contract = NOTHING_GIVEN) -> tuple[list[Unread], Sources]:
-    """What is brought into a store before it is judged, so that it never is in memory as a whole; the rest."""
+    """The sources to be stored before they are judged, so that none is in memory as a whole; and the others."""
     if engine == "local":
         return [], sources
     large, rest = [], Sources()
@@ -127,7 +127,7 @@ def _native(files: list[Path], given: Contract) -> Unread | None:
     except Contradiction:
         chosen, defects = [], []
     if not chosen:
-        return None  # said by who reads them
+        return None  # reported when they are read
     sources = tuple(partial(_native_file, file.resolve(), given) for file in chosen)
     return Unread(chosen[0].stem, sources, tuple(defects))
 
@@ -178,12 +178,12 @@ def judge_history(history: History | HistoryError, rules: Iterable[AnyRule] = AL
 
 
 def conclude(history: History, findings: Iterable[Found], engine: str) -> Judgement:
-    """Findings of either engine, and what is known of the record, to a judgement."""
+    """A judgement from the findings of either engine and the history's tally and defects."""
     judgement = judge(history.id, findings, history.tally, history.defects, history.facts.num_rows, engine)
     judgement.labels, judgement.history = history.labels, history
     return judgement
 
 
 def unreadable(error: HistoryError) -> Judgement:
-    """Of a file that is no history nothing is known; the reason names the file and the line."""
+    """The judgement on a file that is no history: unknown; the reason names the file and the line."""
     return Judgement(Path(error.defect.file).name, UNKNOWN, reasons=[str(error.defect)])

@@ -59,16 +59,16 @@ FACTS_DDL = "run string, topic string, partition int, " + ", ".join(
 )
 READ_DDL = "file string, what string, content binary"
 FACTS, SUMMARY, LIST, STORE = "facts", "summary", "list", "store"
-"""What a row that a worker has read holds: facts as a block, or what is known of a file, pickled."""
+"""The contents of a row that a worker has read: facts as a block, or a file's other data, pickled."""
 NAMES = (FILE_PATTERN, f"{FILE_PATTERN}.gz", LISTED)
 WITHIN = ",".join([*NAMES, *(f"history/{name}" for name in NAMES), RUNS, "facts/*/*.parquet"])
-"""What is read of a folder."""
+"""The files that are read in a folder."""
 A_FILE = re.compile(r"history-[^/]*\.jsonl(\.gz)?")
 
 
 @dataclass(frozen=True)
 class Read:
-    """Facts, and what is known of each run besides."""
+    """Facts, and the other data of each run."""
 
     facts: DataFrame
     runs: dict[str, StoredRun]
@@ -85,7 +85,7 @@ class Refused:
 
 @dataclass
 class _Files:
-    """What is known of the files of one run."""
+    """The data of one run's files."""
 
     summaries: dict[str, Written | Refused | int] = field(default_factory=dict)
     list_: str | None = None
@@ -157,7 +157,7 @@ def _read(batches: Iterable[pa.RecordBatch], given: Contract) -> Iterator[pa.Rec
 
 
 def _parts(file: str, content: pa.Buffer, folder: Path, given: Contract) -> Iterator[tuple[str, bytes]]:
-    """What one file holds: blocks of facts under the run's key, and what is known of the file."""
+    """The contents of one file: blocks of facts under the run's key, and the file's other data."""
     name = file.rpartition("/")[2]
     if name == LISTED:
         yield LIST, content.to_pybytes()
@@ -232,7 +232,7 @@ def _recorded(folder: str, known: _Files) -> tuple[dict[str, StoredRun], list[st
 
 
 def _stored(store: str, known: _Files, given: Contract) -> tuple[dict[str, StoredRun], list[str]]:
-    """The runs of a store, and its files that are not what was written; as `store.sound_parts`."""
+    """The runs of a store, and its files that are not as they were written; as `store.sound_parts`."""
     with tempfile.TemporaryDirectory(prefix="tidegauge-runs-") as folder:
         (Path(folder) / RUNS).write_bytes(known.store)
         try:
@@ -253,7 +253,7 @@ def _stored(store: str, known: _Files, given: Contract) -> tuple[dict[str, Store
 
 
 def _check_parts(folder: str, run: StoredRun, read: Mapping[str, Any]) -> list[str]:
-    """Adds what is missing to the run's defects; the files whose facts do not count."""
+    """Add missing facts to the run's defects; returns the files whose facts do not count."""
     expected = {f"{folder}/{name}": rows for name, rows in run.parts.items()} or dict.fromkeys(read)
     sound = 0
     left_out = [file for file in read if file not in expected]

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 RUNS_DDL = "run string, id string, verdict string, reasons array<string>, facts long, anomalies map<string,long>"
 SERIES_DDL = "run string, seconds double, ok double, failed double, unknown double, p50_ms double, p99_ms double"
 COUNTS = "partition counts"
-"""Stands for a rule's name in the row with what a partition holds."""
+"""The rule's name in a row with a partition's counts."""
 COUNTED = ("facts", "sends", "failed", "unknown", "reads", "began", "ended")
 NOT_SAID = "nothing says whether these facts are all of the run"
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Tables with what was found, and the same verdicts as `history check` prints."""
+    """Tables of the results, and the same verdicts as `history check` prints."""
 
     runs: DataFrame
     anomalies: DataFrame
@@ -66,7 +66,7 @@ def anomalies(read: Read | DataFrame, contract: Contract | None = None) -> DataF
 
 
 def judgements(spark: SparkSession, place: str, given: Contract, over_time: bool) -> list[Judgement]:
-    """What `history check` says of the runs in a place, with every witness, and their series if asked. Errors: NoSuchPlace."""
+    """The judgements of `history check` on a place's runs, with every witness, and their series if asked. Errors: NoSuchPlace."""
     read = facts(spark, place, given=given)
     found = check(read, every_witness=True).judgements
     drawn = series_of_facts(read.facts, {key: run.marks for key, run in read.runs.items()}) if over_time else {}
@@ -122,7 +122,7 @@ def check(read: Read | DataFrame, contract: Contract | None = None, *, every_wit
 
 
 def _without_record(table: DataFrame, contract: Contract) -> Read:
-    """Facts of which nothing says that they are complete: no verdict on them is valid. Errors: ValueError."""
+    """Facts without proof that they are complete: no verdict on them is valid. Errors: ValueError."""
     if lacking := [name for name in (*KEY_COLUMNS, *COLUMNS) if name not in table.columns]:
         raise ValueError(f"facts have no column {', '.join(lacking)}")
     from pyspark.sql import functions as f

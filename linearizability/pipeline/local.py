@@ -28,9 +28,9 @@ Group = tuple[int, npt.NDArray[np.intp] | None]
 TOGETHER = 8
 """Fewer small partitions than this are judged one by one."""
 FACTS_A_BATCH = 500_000
-"""Of small partitions that are looked at together."""
+"""Facts of small partitions that are judged together."""
 SPREAD = int(Flag.MANY_PARTITIONS | Flag.TRANSACTIONAL)
-"""Of an append within a transaction over several partitions."""
+"""The flags of an append within a transaction over several partitions."""
 
 
 def judge_run(facts: pa.Table, run: str, context: Context, rules: Iterable[AnyRule]) -> list[Found]:
@@ -89,7 +89,7 @@ def judge_partition(partition: PartitionHistory, context: Context, rules: Iterab
 def emissions(
     partition: PartitionHistory, context: Context, rules: Iterable[RunRule]
 ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
-    """What one partition contributes to the rules over its run: rows by the name of what emits them."""
+    """One partition's rows for the rules over its run, by the name of the function that emits them."""
     partition.prove(context.proven)
     for emit in dict.fromkeys(rule.emit for rule in rules):
         rows = emit(partition, context)
@@ -176,7 +176,7 @@ def _together(groups: Iterable[Group]) -> Iterator[list[Group]]:
 
 
 def _sorted(rows: npt.NDArray[np.intp], bounds: npt.NDArray[np.intp], columns: Columns) -> Columns:
-    """These rows of the columns in order: a large partition's as it wants them, small ones' by partition, process, operation
+    """These rows of the columns in order: a large partition's by `order_of`, small ones' by partition, process, operation
     and position. They are copied once."""
     keys = {name: columns[name][rows] for name in ("kind", "process", "operation", "position")}
     if len(bounds) > 2:
@@ -260,7 +260,7 @@ def proven_operations(facts: pa.Table) -> Proofs:
 def context_of(
     contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int = UNKNOWN, defects: Iterable[Defect] = ()
 ) -> Context:
-    """What checks may know of a run besides its facts."""
+    """The context of a run's checks: its data besides the facts."""
     marks = list(marks)
     still_on = any(heal is None for _, heal in healing(marks))
     heals = [mark["time"] for mark in marks if mark.get("f") == "heal"]

@@ -1,4 +1,4 @@
-"""What a check leaves in a folder: anomalies as Parquet, a summary, the series around the faults, pictures, the report.
+"""The files of a check's output folder: anomalies as Parquet, a summary, the series around the faults, pictures, the report.
 
 OUTPUT/summary.json         one object a history, as `history check --json` prints them
 OUTPUT/anomalies.parquet    one row an anomaly (see rules.rule.FOUND_SCHEMA)
@@ -25,7 +25,7 @@ MAX_SERIES = 50
 
 
 def write_output(folder: Path, judgements: Sequence[Judgement]) -> None:
-    """Write everything that is known of these judgements."""
+    """Write these files for some judgements."""
     folder.mkdir(parents=True, exist_ok=True)
     summary = [judgement.to_json() for judgement in judgements]
     (folder / "summary.json").write_text(json.dumps(summary, indent=1, ensure_ascii=False))

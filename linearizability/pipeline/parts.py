@@ -1,11 +1,11 @@
-"""Judging a partition in parts: whatever brings the parts together, the findings are those of the whole.
+"""Judging a partition in parts: wherever the parts are, the findings are those of the whole.
 
 A partition is cut twice: by offsets, for the rules that follow the log, and by operations, for those that follow a process
-(see `linearizability.rules.cut`). The passes over the parts, each of which sends only little to the one who asks:
+(see `linearizability.rules.cut`). The passes over the parts, each of which returns only little to its caller:
 
 1. *survey* (by offset): which values and which operations each part knows, as runs of consecutive numbers;
 2. *gather* (by offset): the facts of strays, of operations over a cut, the final reads, and where the log begins;
-3. *carry* (both): what the rules pick for the other parts, and all that is known of the offsets of carried facts;
+3. *carry* (both): the facts that the rules pick for the other parts, and all facts at the offsets of carried ones;
 4. *gaps* (by operation), *fill* (by offset): the records that steps of consumers lead over;
 5. *judge* (both).
 
@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 
 class NotCut(Exception):
-    """Too much would have to be carried; the reason is for people."""
+    """Too many facts would have to be carried; the text names the reason."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Parts(Protocol):
     plan: Plan
 
     def each(self, by: By, work: Callable[[int, Columns], Result]) -> Sequence[Result]:
-        """What `work` makes of each part's number and facts; in any order."""
+        """The results of `work` on each part's number and facts; in any order."""
         ...
 
 
@@ -76,7 +76,7 @@ def is_record(columns: Columns) -> Mask:
 
 
 def place_of(by: By, columns: Columns) -> Array:
-    """Where each row belongs. A log end belongs to the record before it; what is not in the log to NO_PLACE."""
+    """Where each row belongs. A log end belongs to the record before it; a fact outside of the log to NO_PLACE."""
     if by is By.OPERATION:
         return columns["operation"]
     ends = (columns["kind"] == Kind.END_OFFSETS) & (columns["offset"] >= 0)
@@ -88,7 +88,7 @@ def place_of(by: By, columns: Columns) -> Array:
 
 @dataclass(frozen=True)
 class Outline:
-    """How many facts lie where."""
+    """The distribution of a partition's facts."""
 
     facts: int
     low: int
@@ -153,10 +153,10 @@ def _by_processes(processes: list[tuple[int, int, int]], facts_a_part: int) -> A
 
 @dataclass(frozen=True)
 class Survey:
-    """What one part by offset knows, shortly. What has no offset counts as a part of its own."""
+    """The summary of one part by offset. Records without an offset count as a part of their own."""
 
     values: list[Array]
-    """Runs of values (first, last), of what has an offset and of what has none."""
+    """Runs of values (first, last), of records with an offset and of records without."""
     operations: list[Array]
     """Runs of producers' operations."""
     odd_values: Array
@@ -210,7 +210,7 @@ def shared(sets: Iterable[Array]) -> Array:
 
 @dataclass
 class Carried:
-    """What every part is given."""
+    """The facts that every part gets."""
 
     values: Array = field(default_factory=lambda: np.empty(0, np.int64))
     operations: Array = field(default_factory=lambda: np.empty(0, np.int64))
@@ -225,7 +225,7 @@ class Carried:
         return chosen
 
     def with_more(self, more: Iterable[Columns]) -> Carried:
-        """Each fact once."""
+        """These and more carried facts, each once."""
         columns = joined([self.columns, *more])
         if len(columns["kind"]) > 4 * MAX_CARRIED:
             raise NotCut(f"{len(columns['kind'])} facts would have to be carried")
@@ -249,7 +249,7 @@ def chosen_rows(columns: Columns, rows: Array) -> dict[str, Array]:
 
 @dataclass(frozen=True)
 class Judge:
-    """One partition's rules, and all that its parts are given by now."""
+    """One partition's rules, and the facts that are carried to its parts so far."""
 
     key: Key
     plan: Plan
@@ -262,7 +262,7 @@ class Judge:
         return [rule for rule in self.rules if rule.cut is not None and rule.cut.by is by]
 
     def view(self, by: By, part: int, columns: Columns) -> PartitionHistory:
-        """The part with what is carried to it."""
+        """The part with the facts that are carried to it."""
         away = self.plan.part_of(by, self.carried.columns) != part
         facts = joined([columns, chosen_rows(self.carried.columns, np.flatnonzero(away))])
         return PartitionHistory(*self.key, facts, Owned(by, *self.plan.range_of(by, part), self.proven))
@@ -271,7 +271,7 @@ class Judge:
         return chosen_rows(columns, np.flatnonzero(self.carried.wanted(columns)))
 
     def carry(self, by: By, part: int, columns: Columns) -> Columns:
-        """What the rules pick of this part; by offset also all else that is known of the offsets of what is carried."""
+        """The facts that the rules pick in this part; by offset also all other facts at the offsets of carried ones."""
         view = self.view(by, part, columns)
         picks = dict.fromkeys(rule.cut.carry for rule in self.rules_by(by) if rule.cut is not None)
         chosen = np.unique(np.concatenate([np.empty(0, np.intp), *(pick(view, self.context) for pick in picks)]))
@@ -331,7 +331,7 @@ def judge_parts(parts: Parts, key: Key, context: Context, rules: Iterable[Rule])
 
 
 def _proven(key: Key, carried: Carried, context: Context) -> Proofs:
-    """What the whole partition proves of operations in doubt: all facts of their values are carried."""
+    """The whole partition's proofs of operations in doubt: all facts of their values are carried."""
     whole = PartitionHistory(*key, carried.columns)
     whole.prove(context.proven)
     return whole.proven_transactions

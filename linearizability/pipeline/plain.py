@@ -44,10 +44,10 @@ SILENT = frozenset({
     "lso-above-hw", "leader-epoch-regression", "replica-divergence", "nonlinearizable-register", "undecided-register",
     "no-progress",
 })  # fmt: skip
-"""What finds nothing in a plain partition. A pause between successful sends breaks no condition: its rule is asked, as is each
-that is not named here."""
+"""The rules that find nothing in a plain partition. A pause between successful sends breaks no condition: its rule is run, as
+is each that is not named here."""
 WITHOUT_TRANSACTIONS = (transactions.emit_parts, exactly_once.emit_copies)
-"""What emits nothing for a plain partition."""
+"""The functions that emit nothing for a plain partition."""
 
 
 def applies(rules: Iterable[RunRule]) -> bool:
@@ -93,7 +93,7 @@ class Screen:
         return self.plain & (last > first) & (last - np.minimum(first, last) > GAP_NS)
 
     def dependencies(self) -> Array:
-        """What `transactions.emit_dependencies` emits for all plain partitions together."""
+        """The rows of `transactions.emit_dependencies` for all plain partitions together."""
         log = self._log[self.plain[self.part[self._log]]]
         part, owner = self.part[log], self._of("operation", log)
         if not len(log):
@@ -143,7 +143,7 @@ class Screen:
         self._mark(*self._repeated("offset"))
 
     def _repeated(self, name: str) -> tuple[Array, Mask]:
-        """Sends that have the same as the one before them, in the order of partition and that."""
+        """The sends by partition and this column, and which of them have the same value as the one before."""
         values, part = self._of(name, self._appends), self.part[self._appends]
         order = np.lexsort((values, part))
         same = np.zeros(len(order), bool)
@@ -199,7 +199,7 @@ class Screen:
         self._mark(named[1:], (part[1:] == part[:-1]) & (epoch[1:] != epoch[:-1]))
 
     def _look_at_times(self) -> None:
-        """No send begins after what lies at its place or beyond was known there."""
+        """Mark sends that began after a record at their place or beyond was known there."""
         known = self._of("completed", self._log).copy()
         np.minimum.at(known, self._read, self._of("completed", self._observations))
         ends = self._rows(Kind.END_OFFSETS)

@@ -23,7 +23,7 @@ MAX_HISTORIES = 200
 
 
 def witness_title(anomaly: Anomaly, names: dict[int, str]) -> str:
-    """One line that says what was found where."""
+    """One line with an anomaly's place and text."""
     where = join_key(anomaly.topic, anomaly.partition) or "the run"
     value = "" if anomaly.value == -1 else f", value {names.get(anomaly.value, anomaly.value)}"
     return f"{where}{value}: {anomaly.text}"

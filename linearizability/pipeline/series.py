@@ -1,4 +1,4 @@
-"""How the system fared over time: sends that succeeded, failed or stayed unknown, their latencies, and the faults beside."""
+"""The system over time: sends that succeeded, failed or stayed unknown, their latencies, and the faults."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def of_buckets(
 
 
 def width_s(start: int, last: int) -> float:
-    """How long a bucket is."""
+    """The length of a bucket in seconds."""
     return max((last - start) / 1e9 / BUCKETS, 1e-9)
 
 
 def series_of(judgement: Judgement) -> Series | None:
-    """What Spark has aggregated, or the series of the facts in memory; None where there is neither."""
+    """The series that Spark has aggregated, or that of the facts in memory; None where there is neither."""
     history = judgement.history
     if judgement.series is None and history is not None:
         return series(history.facts, history.marks)
@@ -90,7 +90,7 @@ def series_of(judgement: Judgement) -> Series | None:
 
 
 def faults(marks: list[dict[str, Any]], start: int, end: float) -> list[tuple[float, float, str]]:
-    """Each fault with the heal that names the same; a fault without a heal lasts to the end."""
+    """Begin, end and name of each fault; a fault without a heal lasts to the end."""
     return sorted(
         ((fault["time"] - start) / 1e9, end if heal is None else (heal["time"] - start) / 1e9, _name(fault))
         for fault, heal in healing(marks)

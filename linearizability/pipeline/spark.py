@@ -97,7 +97,7 @@ def check_histories(
 
 
 def in_jobs(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """What is judged together: few at first, so that the first results come soon."""
+    """Batches of items that are judged together: small at first, so that the first results come soon."""
     remaining = iter(items)
     size = RUNS_OF_THE_FIRST_JOB
     while batch := list(islice(remaining, size)):
@@ -250,7 +250,7 @@ def judge_files(
 ) -> dict[str, list[Found]]:
     """All that the rules find, run by run: at most one shuffle, and a join only where transactions were left in doubt.
 
-    What partitions emit for the rules over a run travels as rows of the same table, under names that are no rule's.
+    The rows that partitions emit for the rules over a run are in the same table, under names that are no rule's.
     """
     alone, joined = split(RULES[name] for name in rules)
     proven = proven_operations(read_facts(spark, files))
@@ -285,11 +285,11 @@ def judge_files(
 
 
 Judge = Callable[[Key, pa.Table], pa.Table]
-"""What is found in the facts of a partition."""
+"""A function from a partition's facts to its findings."""
 
 
 def _judged_in_place(spark: SparkSession, own: Mapping[Key, Sequence[RowGroup]], judge: Judge) -> DataFrame:
-    """Of partitions with row groups of their own: each is read and judged by one task."""
+    """The findings in partitions with row groups of their own: one task reads and judges each."""
     keys = list(own)
     tasks = min(len(keys), MAX_READ_TASKS)
 
@@ -303,7 +303,7 @@ def _judged_in_place(spark: SparkSession, own: Mapping[Key, Sequence[RowGroup]],
 
 
 def _judged_after_shuffle(blocks: DataFrame, judge: Judge) -> DataFrame:
-    """Of partitions whose facts lie among those of others."""
+    """The findings in partitions whose facts lie among those of others."""
 
     def work(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         return judge(Key(*(part.as_py() for part in key)), unpacked(table))
@@ -312,14 +312,14 @@ def _judged_after_shuffle(blocks: DataFrame, judge: Judge) -> DataFrame:
 
 
 def judged(partition: PartitionHistory, context: Context, alone: Iterable[Rule], joined: Iterable[RunRule]) -> pa.Table:
-    """What the rules find in a partition, and what it emits for those over its run."""
+    """The findings in a partition, and its rows for the rules over its run."""
     findings = found_table(partition.run, list(judge_partition(partition, context, alone)))
     emitted = [emitted_table(partition.run, *item) for item in emissions(partition, context, joined)]
     return pa.concat_tables([findings, *emitted])
 
 
 def judge_runs(table: pa.Table, contexts: Contexts, joined: tuple[RunRule, ...]) -> dict[str, list[Found]]:
-    """What the rules over a run find in what partitions have emitted, run by run."""
+    """The findings of the rules over a run in the emitted rows, run by run."""
     return {run: list(judge_emitted(emitted, contexts[run], joined)) for run, emitted in collect_emitted(table).items()}
 
 

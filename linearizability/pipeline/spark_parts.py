@@ -34,7 +34,7 @@ Result = TypeVar("Result")
 def judge_hot(
     spark: SparkSession, files: Sequence[Path], contexts: Mapping[str, Context], rules: Iterable[Rule]
 ) -> dict[Key, list[Found]]:
-    """What the rules that can be cut find in the hot partitions; a partition that is not in it could not be cut."""
+    """The findings of rules that can be cut in the hot partitions; a missing partition could not be cut."""
     chosen = tuple(rule for rule in rules if rule.cut is not None)
     findings: dict[Key, list[Found]] = {}
     groups = row_groups(files)
@@ -78,7 +78,7 @@ def _facts_of(key: Key, group: RowGroup) -> Iterator[dict[str, Any]]:
 def _over(
     spark: SparkSession, groups: Sequence[RowGroup], work: Callable[[RowGroup], Iterable[Result]]
 ) -> list[Result]:
-    """What `work` makes of each row group, in Spark's workers."""
+    """The results of `work` on each row group, in Spark's workers."""
     if not groups:
         return []
     return spark.sparkContext.parallelize(groups, min(len(groups), 256)).flatMap(work).collect()

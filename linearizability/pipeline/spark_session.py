@@ -1,7 +1,7 @@
-"""The Spark session: the project's settings are defaults, and what the user has set goes before them.
+"""The Spark session: the project's settings are defaults, which the user's settings override.
 
-Set by the user is what stands in `spark-defaults.conf` (SPARK_CONF_DIR, or SPARK_HOME/conf), in PYSPARK_SUBMIT_ARGS, in a
-session that exists already, or is given with `--conf`; the later ones go before the earlier.
+The user's settings are in `spark-defaults.conf` (SPARK_CONF_DIR, or SPARK_HOME/conf), in PYSPARK_SUBMIT_ARGS, in a session that
+exists already, or given with `--conf`; the later ones override the earlier.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SparkFailure(Exception):
 
 
 def session(master: str = "", conf: Mapping[str, str] | None = None) -> SparkSession:
-    """The process's Spark session; started, in 5 to 18 seconds, if there is none. `conf` goes before all other settings.
+    """The process's Spark session; started, in 5 to 18 seconds, if there is none. `conf` overrides all other settings.
 
     Without a master it is the one that the user's configuration names, else `local[*]`.
     """
@@ -70,7 +70,7 @@ def session(master: str = "", conf: Mapping[str, str] | None = None) -> SparkSes
 
 
 def ship(spark: SparkSession) -> None:
-    """The project's packages to the workers of a session, also of one that exists already, and of Spark Connect."""
+    """Send the project's packages to a session's workers, also of one that exists already, and of Spark Connect."""
     archive = str(packed_packages(Path(tempfile.mkdtemp(prefix="tidegauge-packages-"))))
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         spark.addArtifacts(archive, pyfile=True)
@@ -79,7 +79,7 @@ def ship(spark: SparkSession) -> None:
 
 
 def user_settings() -> dict[str, str]:
-    """What the user has set outside of this process."""
+    """The user's settings outside of this process."""
     return settings_of_file(_defaults_file()) | settings_of_arguments(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
 
 
@@ -89,7 +89,7 @@ def _defaults_file() -> Path:
 
 
 def settings_of_file(path: Path) -> dict[str, str]:
-    """Of `spark-defaults.conf`: names and values, parted by spaces, `=` or `:`; nothing where there is no such file."""
+    """The settings in `spark-defaults.conf`: names and values, parted by spaces, `=` or `:`; nothing where there is no such file."""
     if not path.is_file():
         return {}
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
@@ -98,7 +98,7 @@ def settings_of_file(path: Path) -> dict[str, str]:
 
 
 def settings_of_arguments(text: str) -> dict[str, str]:
-    """Of the arguments of `spark-submit`."""
+    """The settings in arguments of `spark-submit`."""
     names = {"--master": "spark.master", "--driver-memory": "spark.driver.memory", "--name": "spark.app.name"}
     settings = dict[str, str]()
     words = iter(shlex.split(text))
@@ -113,7 +113,7 @@ def settings_of_arguments(text: str) -> dict[str, str]:
 
 
 def settings_of_terms(terms: Sequence[str]) -> dict[str, str]:
-    """Of `--conf NAME=VALUE`. Errors: ValueError."""
+    """The settings in `--conf NAME=VALUE`. Errors: ValueError."""
     parted = {term: term.partition("=") for term in terms}
     if wrong := [term for term, (name, sign, _) in parted.items() if not sign or not name]:
         raise ValueError(f"{wrong[0]!r} is not NAME=VALUE")
@@ -139,7 +139,7 @@ def packed_files() -> Iterator[tuple[Path, Path]]:
 
 
 def failure_of(error: BaseException) -> SparkFailure | None:
-    """What a failed job says to people, where it is something that they can mend."""
+    """The error of a failed job, where it is one that the user can mend; else None."""
     missing = re.search(r"ModuleNotFoundError: No module named '([^']+)'", str(error))
     if missing:
         return SparkFailure(f"a worker lacks the Python package {missing[1]}: install tidegauge's dependencies there")

@@ -113,7 +113,7 @@ class HistoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: Offsets | None = None
 
     def initialOffset(self) -> dict[str, int]:
-        """Where the group goes on. Spark asks twice for the first micro-batch, and must get the same answer."""
+        """The offsets at which the group continues. Spark asks twice for the first micro-batch, and must get the same answer."""
         if self._first is None:
             self._first = self.group.place()
         return to_spark(self._first)
@@ -128,7 +128,7 @@ class HistoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """The next micro-batch's end. All before `start` is done, so it is committed.
 
-        That holds for the first start too: what forbids commits is reported before anything is read.
+        That holds for the first start too: if commits are refused, the error comes before anything is read.
         """
         begin = from_spark(start)
         self._commit(begin)
@@ -143,7 +143,7 @@ class HistoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_spark(limited(whole, ends, limit.max_rows) if isinstance(limit, ReadMaxRows) else ends)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """What lies between; nothing of partitions without new records."""
+        """The offsets between; none of partitions without new records."""
         ends = from_spark(end)
         begins = self._begins(from_spark(start), ends)
         found = [Stretch(partition, begins[partition], ends[partition]) for partition in ends]
@@ -156,7 +156,7 @@ class HistoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._commit(from_spark(end))
 
     def _begins(self, start: Offsets, end: Offsets) -> Offsets:
-        """The start, and the beginning of each partition that the topic was given since."""
+        """The start, and the beginning of each partition that was added to the topic since."""
         return start if end.keys() <= start.keys() else self.group.starts() | start
 
     def _commit(self, offsets: Offsets) -> None:
@@ -191,7 +191,7 @@ def rows(topic: HistoryTopic, partition: InputPartition) -> Iterator[tuple[int, 
 
 
 def files_of_topic(spark: SparkSession, topic: HistoryTopic, folder: Path) -> list[Path]:
-    """The topic's histories as native files, written by Spark's workers, who must all see the folder; gives the runs' folders.
+    """The topic's histories as native files, written by Spark's workers, which all must see the folder; returns runs' folders.
 
     No worker holds more than a batch of lines.
     """

@@ -1,7 +1,6 @@
 """From findings to a verdict: valid, invalid or unknown, never valid by accident.
 
-- *invalid*: a rule found a violation that the contract does not permit and that what is wrong with the record cannot
-  explain away.
+- *invalid*: a rule found a violation that the contract does not permit, and that no defect of the record can explain.
 - *unknown*: nothing is invalid, but something is missing: facts (a torn file), trust (a clock that steps back), evidence (no
   acknowledged send, no read), or proof (an acknowledged record that no client looked for).
 - *valid*: neither. What the contract permits is listed and changes nothing.
@@ -31,7 +30,7 @@ MAX_REASONS = 50
 
 @dataclass
 class Judgement:
-    """What is to be said of one history."""
+    """The verdict on one history, with findings and reasons."""
 
     id: str
     verdict: str
@@ -41,11 +40,11 @@ class Judgement:
     engine: str = "local"
     labels: list[str] | None = None
     given: dict[str, Any] = field(default_factory=dict)
-    """The terms of the contract that came from who asked, for a history that declares none of its own."""
+    """The terms of the contract that the caller has given, for a history that does not declare them."""
     history: History | None = field(default=None, repr=False, compare=False)
     """The history itself, where it is in memory; for reports."""
     series: Series | None = field(default=None, repr=False, compare=False)
-    """How the run fared over time, where its facts are not in memory."""
+    """The run's series over time, where its facts are not in memory."""
 
     @property
     def anomalies(self) -> dict[str, int]:
@@ -67,7 +66,7 @@ class Judgement:
 
     @property
     def excused(self) -> dict[str, dict[str, int]]:
-        """Of the permitted ones, those that the contract alone would condemn: excuse -> type -> count."""
+        """Of the permitted ones, those that the contract alone would not permit: excuse -> type -> count."""
         excused: dict[str, dict[str, int]] = {}
         for rule, reasons in self.permitted.items():
             for reason, count in reasons.items():
@@ -77,7 +76,7 @@ class Judgement:
 
     @property
     def share_excused(self) -> str:
-        """What the verdict rests on besides the contract, in words; empty where it rests on no excuse."""
+        """How many anomalies rest on excuses, in words; empty where none does."""
         count = sum(sum(rules.values()) for rules in self.excused.values())
         return f"{count} of {sum(self.anomalies.values())} anomalies rest on excuses" if count else ""
 

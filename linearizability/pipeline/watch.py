@@ -1,6 +1,6 @@
 """A history judged while it grows: the last stretch of time, again and again, in bounded memory.
 
-What is there shows in a part as in the whole, so a rule that does not rest on absence may accuse (`tidegauge history rules` says
+Present events show in a part as in the whole, so a rule that does not rest on absence may accuse (`tidegauge history rules` says
 of each rule whether it is watched). Lost and undelivered records, torn transactions and the like show at the end only: a watch
 that found nothing says nothing, and `tidegauge history check` judges the whole.
 
@@ -45,17 +45,17 @@ def is_watched(rule: Rule | RunRule) -> bool:
 
 @dataclass
 class WatchedFile:
-    """What one process recorded lately."""
+    """The recent events of one process."""
 
     name: str
     summary: FileSummary | None = None
-    """Of its header; None until that is read."""
+    """The data of its header; None until that is read."""
     events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     ended: bool = False
     defect: Defect | None = None
     """Its first line that is no event: the file is not read on."""
     _transactions: dict[int, str] = field(default_factory=dict[int, str])
-    """Of operations in `events` that belong to one."""
+    """Operation -> transaction, of operations in `events` that belong to one."""
     now: int = 0
     """The latest time in it, in nanoseconds."""
     _lines: int = 0
@@ -86,7 +86,7 @@ class WatchedFile:
             self.defect = Defect(MISSING, reason(error), self.name, self._lines)
 
     def take(self, event: dict[str, Any], summary: FileSummary) -> None:
-        """Errors: those of UNREADABLE where it is no event."""
+        """Add an event. Errors: those of UNREADABLE where it is none."""
         time = time_of(event)
         if time < self.now and not summary.defects:
             summary.defects.append(
@@ -103,7 +103,7 @@ class WatchedFile:
         self.events.append(event)
 
     def forget(self, before: int) -> None:
-        """Leave out what was over before that time."""
+        """Drop the operations that were over before that time."""
         over: dict[int, int] = {}
         for event in self.events:
             over[event["operation"]] = 1 << 63 if event["type"] == INVOKE else event["time"]
@@ -122,8 +122,8 @@ class WatchedFile:
             self._transactions = {number: name for number, name in self._transactions.items() if number in kept}
 
     def _standing(self) -> set[int]:
-        """Of each process its last assignment, one seek of a kind, and one poll that does not say what it returned: what they say
-        holds however long ago they were."""
+        """Of each process its last assignment, one seek of a kind, and one poll whose records are not known: their effect lasts,
+        however old they are."""
         last: dict[tuple[Any, ...], int] = {}
         polls: dict[int, list[dict[str, Any]]] = {}
         for event in self.events:
@@ -139,7 +139,7 @@ class WatchedFile:
         return set(last.values())
 
     def derive(self, builder: FactsBuilder, history: History, until: int) -> None:
-        """Its part of the window, up to that time, into a history."""
+        """Add its events up to that time to a history, as facts."""
         assert self.summary is not None
         derivation = Derivation(builder, self.summary.contract, self.summary.process << 32)
         try:
@@ -175,7 +175,7 @@ class Watch:
     )
 
     def feed(self, name: str, line: bytes) -> None:
-        """The next line of a file."""
+        """Add the next line of a file."""
         self.files.setdefault(name, WatchedFile(name)).feed(line)
 
     @property
@@ -193,7 +193,7 @@ class Watch:
         return sum(len(each.events) for each in self.files.values())
 
     def look(self) -> list[Anomaly]:
-        """What the window shows and was not reported before. Errors: HistoryError for files of several runs."""
+        """The anomalies in the window that were not reported before. Errors: HistoryError for files of several runs."""
         self.looks += 1
         latest = max((each.now for each in self.files.values()), default=0)
         until = latest if self.ended else self._known_until
@@ -216,7 +216,7 @@ class Watch:
         return fresh
 
     def judge(self, until: int, rules: Iterable[Rule | RunRule]) -> Judgement | None:
-        """What these rules say of the window that ends at that time; None before any file has begun. Errors: as `look`."""
+        """The judgement by these rules on the window that ends then; None before any file has begun. Errors: as `look`."""
         known = [each for each in self.files.values() if each.summary is not None]
         summaries = [each.summary for each in known if each.summary is not None]
         if not summaries:

@@ -70,7 +70,7 @@ def session(master: str = "", conf: Mapping[str, str] | None = None) -> SparkSes
 
 
 def ship(spark: SparkSession) -> None:
-    """Send the project's packages to a session's workers, also of one that exists already, and of Spark Connect."""
+    """Send the packages to a session's workers, also of one that exists already, and of Spark Connect."""
     archive = str(packed_packages(Path(tempfile.mkdtemp(prefix="tidegauge-packages-"))))
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         spark.addArtifacts(archive, pyfile=True)
@@ -89,7 +89,7 @@ def _defaults_file() -> Path:
 
 
 def settings_of_file(path: Path) -> dict[str, str]:
-    """The settings in `spark-defaults.conf`: names and values, parted by spaces, `=` or `:`; nothing where there is no such file."""
+    """The settings in `spark-defaults.conf`: names and values parted by spaces, `=` or `:`; none where there is no such file."""
     if not path.is_file():
         return {}
     lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())

@@ -57,8 +57,7 @@ METADATA_TOPIC_ID = UUID(int=1)
 METADATA_LOG_CONFIG = LogConfig(
     retention_ms=-1, max_message_bytes=8 * 1024 * 1024, segment_index_bytes=256 * 1024, may_lack_offsets=False
 )
-"""Kafka's, except for the indexes, which have 10 MiB there as in any topic. These have room for some 85 MiB of metadata; when
-they are full the log rolls, as any log does."""
+"""Kafka's, except for the indexes (10 MiB there): these have room for some 85 MiB of metadata, and when full the log rolls."""
 
 CHECKPOINT_INTERVAL_MS = 60_000
 """log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms"""
@@ -89,8 +88,7 @@ class LogDirectory:
         self.producer_expiry = ProducerExpiry()
         """Applies to logs that are opened from now on."""
         self.broker_epoch = BrokerEpoch(-1)
-        """Written at a clean shutdown; the next start reads it as `last_broker_epoch`. A broker that ends before it has
-        registered keeps the previous value: it has lost nothing since."""
+        """Written at a clean shutdown, for the next start. A broker that ends unregistered keeps the value: it lost nothing."""
         self.last_broker_epoch: BrokerEpoch | None = None
         """The broker's epoch at its last shutdown if that was clean; None after a crash."""
         self.has_topic: Callable[[UUID], bool] = lambda id: False
@@ -113,8 +111,7 @@ class LogDirectory:
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
 
-        Errors: StorageError; CorruptFile, with nothing changed, for a log that is damaged after a clean shutdown, or a damaged
-        checkpoint of log start offsets.
+        Errors, with nothing changed: StorageError; CorruptFile for damage after a clean shutdown, or of log start offsets.
         """
         self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
         self._next_upkeep = now + UPKEEP_INTERVAL_MS
@@ -204,9 +201,8 @@ class LogDirectory:
     def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
         """The log of a partition: opened and, after a crash, recovered, or created.
 
-        A folder with another topic id is renamed to `-stray` and kept: nothing proves that its topic was deleted. It is an
-        error if that topic exists under another name, or the checksums are this topic's.
-        Errors: StorageError, CorruptFile.
+        A folder with another topic id is renamed to `-stray` and kept: nothing proves that its topic was deleted. Errors:
+        StorageError; CorruptFile, also if that topic exists under another name, or the checksums are this topic's.
         """
         key = (topic, partition)
         log = self.logs.get(key)

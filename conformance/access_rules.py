@@ -1,7 +1,7 @@
-"""ACLs that a requirement sets for a while, and the things that they are about.
+"""ACLs that a requirement sets for a while, and the resources that they name.
 
-The suite has one principal, which can be anyone: rules are for `User:*`, on names that nothing else uses. A resource with rules
-is closed to all that they do not allow, so that each denial comes with an ACL that allows everything else.
+The suite has one principal, which can be anyone: rules are for `User:*`, on names that nothing else uses. A resource with
+ACLs refuses every operation that they do not allow. So each denial comes with an ACL that allows all other operations.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ AUTHORIZED = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""What a broker must be configured with: without ACLs it allows everything."""
+"""The broker properties that these requirements need. A resource without ACLs is open to all operations."""
 
 SINCE: dict[str, Any] = {"since": WITHOUT_ZOOKEEPER, "kraft": True, "configs": AUTHORIZED, "alone": True}
-"""What the requirements of ACLs have in common."""
+"""The keyword arguments that all requirements about ACLs share."""
 
 ALLOW, DENY = Permission.ALLOW, Permission.DENY
 ALL, READ, WRITE, DESCRIBE = Operation.ALL, Operation.READ, Operation.WRITE, Operation.DESCRIBE
@@ -54,7 +54,7 @@ def rule(
     principal: str = EVERYONE,
     host: str = "*",
 ) -> Rule:
-    """One ACL."""
+    """One ACL of CreateAcls."""
     return Rule(
         resource_type=resource,
         resource_name=name,
@@ -67,7 +67,7 @@ def rule(
 
 
 def but(operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> list[Rule]:
-    """Everything is allowed with the resource, but this operation is denied."""
+    """The two ACLs that allow every operation on a resource, except this one."""
     return [
         rule(Permission.ALLOW, Operation.ALL, resource, name),
         rule(Permission.DENY, operation, resource, name),
@@ -76,7 +76,7 @@ def but(operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) 
 
 @contextmanager
 def rules(broker: Broker, wanted: Iterable[Rule]) -> Generator[None]:
-    """ACLs that hold within the block, on the broker that is asked by default."""
+    """Create ACLs for the duration of the block, on the broker that receives requests by default."""
     created = [*wanted]
     shown = [each for each in created if each.resource_type != ResourceType.CLUSTER]
     """Rules for the cluster may deny DescribeAcls itself."""
@@ -111,7 +111,7 @@ def filter_of(each: Rule) -> DeleteAclsRequest.DeleteAclsFilter:
 
 
 def described(broker: Broker, each: Rule) -> int:
-    """How many ACLs DescribeAcls finds that are this one."""
+    """The number of ACLs that DescribeAcls returns for this one: 1 where it exists, else 0."""
     wanted = filter_of(each)
     fields = {field.name: getattr(wanted, field.name) for field in wanted.FIELDS}
     answer = broker.call(DescribeAclsRequest(**fields))
@@ -122,7 +122,7 @@ def described(broker: Broker, each: Rule) -> int:
 
 @dataclass(slots=True)
 class Things:
-    """A topic, a group and a transactional id that nothing else uses, and where they are served."""
+    """A topic, a group and a transactional id that nothing else uses, and the addresses that serve them."""
 
     broker: Broker
     topic: Topic
@@ -146,7 +146,7 @@ class Things:
         )
 
     def name_of(self, resource: ResourceType) -> str:
-        """The name that a rule for this kind of resource has."""
+        """The resource name that an ACL for this resource type must carry."""
         return {
             ResourceType.TOPIC: self.topic.name,
             ResourceType.GROUP: self.group,
@@ -156,7 +156,7 @@ class Things:
 
 
 def expect_refused(broker: Broker, ask: Callable[[], Any], code: ErrorCode) -> None:
-    """The request comes to be refused: a controller may learn of an ACL a moment after the broker that was asked."""
+    """Repeat a request until it is refused with `code`: a controller may learn of an ACL a moment after the broker does."""
     seen: set[int] = set()
 
     def refused() -> bool:

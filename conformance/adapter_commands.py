@@ -1,6 +1,6 @@
-"""`tidegauge adapter new | check`: an adapter (`exec:` target) from an example, and whether it keeps the contract.
+"""`tidegauge adapter new | check`: write an adapter (`exec:` target) from an example, or test one against the contract.
 
-Exit codes: 0 it keeps the contract, 1 it breaks it, 64 wrong usage.
+Exit codes: 0 the adapter keeps the contract, 1 the adapter breaks it, 64 wrong usage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is read from an answer that must have it, and values in words."""
+"""Required parts of responses, read with a `Failed` where they are missing; and values as text."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ V = TypeVar("V")
 
 
 def errors_in(answer: Message) -> list[int]:
-    """All error codes in an answer, wherever they stand."""
+    """All error codes in a response, at any depth."""
     return [int(code) for code in re.findall(r"error_code=(-?\d+)", repr(answer))]
 
 
 class AnswerParts(dict[K, V]):
-    """Parts of an answer by what names them. One that the answer must have and lacks is a failure, and no `KeyError`."""
+    """The parts of a response by key. A missing key raises Failed (the target's failure), not `KeyError`."""
 
     def __missing__(self, key: object) -> NoReturn:
         raise Failed(f"the answer has nothing for {shown(key)}, but for {shown(list(self))}")
 
 
 def only(items: Sequence[T], what: str) -> T:
-    """The only element of an answer that must have one. Fails, instead of breaking the suite, where it is otherwise."""
+    """The only element of a list that must have exactly one. Errors: Failed for any other number."""
     if len(items) != 1:
         raise Failed(f"{len(items)} instead of one {what}")
     return items[0]
 
 
 def asked_for(topic: Topic, partition: int, reported: Any, name: str, partitions: Sequence[Any]) -> Any:
-    """The only partition of an answer that must be about this one. Fails where it reports another, or none."""
+    """The only partition of a response, which must be the requested one. Errors: Failed where it is another one, or missing."""
     index = "partition_index" if hasattr(reported, "partitions") else "index"
     found = only(partitions, "partition in the answer")
     if (name != topic.name and reported.topic_id != topic.id) or getattr(found, index) != partition:
@@ -47,7 +47,7 @@ def asked_for(topic: Topic, partition: int, reported: Any, name: str, partitions
 
 
 def number(text: str | None, what: str) -> int:
-    """A number that an answer reports as text. Fails where it is none."""
+    """The number in a text field of a response. Errors: Failed where the text is no number."""
     try:
         return int(text or "")
     except ValueError as error:
@@ -63,7 +63,7 @@ def error_name(code: int) -> str:
 
 
 def shown(value: object) -> str:
-    """A value in a sentence: errors by name, bytes in hex, the rest as Python writes it, not too long."""
+    """A value as text for a sentence: errors by name, bytes in hex, the rest as `repr`; cut after 200 characters."""
     if isinstance(value, ErrorCode):
         return error_name(value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -74,5 +74,5 @@ def shown(value: object) -> str:
 
 
 def message_of(result: Any) -> str:
-    """The text beside an error code; empty where the version has none."""
+    """The `error_message` beside an error code; empty where the version has none."""
     return getattr(result, "error_message", None) or ""

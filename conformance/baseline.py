@@ -1,11 +1,11 @@
-"""A run held against an earlier one, its baseline: what is worse fails the run, what is better is said."""
+"""Compare a run with an earlier one, its baseline. A worse verdict fails the run; a better one is only reported."""
 
 from __future__ import annotations
 
 from conformance.results import Change, Judgement, Lack, Run, Verdict
 
 RANK = {Verdict.FAIL: 1, Verdict.BLOCKED: 1, Verdict.TOLERATED: 2, Verdict.PASS: 3}
-"""Verdicts of which one can be better than another. What was not judged before is no better and no worse."""
+"""Verdicts that can be compared. A requirement that the baseline did not judge is neither better nor worse."""
 
 
 def verdicts(baseline: Run) -> dict[str, Verdict]:
@@ -14,15 +14,15 @@ def verdicts(baseline: Run) -> dict[str, Verdict]:
 
 
 def excused(judgement: Judgement, before: Verdict | None) -> bool:
-    """Whether the baseline explains this failure: the requirement did not hold then either.
+    """Whether the baseline excuses this failure: the requirement failed, or was blocked, there too.
 
-    What the baseline does not have, or did not judge, is judged by itself.
+    A failure of a requirement that the baseline lacks, or did not judge, is not excused.
     """
     return judgement.verdict is Verdict.FAIL and before in (Verdict.FAIL, Verdict.BLOCKED)
 
 
 def compare(run: Run, before: dict[str, Verdict]) -> tuple[list[Change], list[Change]]:
-    """What is worse than the baseline, and what is better.
+    """The verdicts that are worse than the baseline's, and those that are better.
 
     A requirement that passed and is not judged any more is worse: else a broken API would hide a failure. It is not worse where
     the suite failed, where the run ended before its turn, or where the target is judged as a release that does not owe it.

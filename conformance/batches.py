@@ -1,11 +1,11 @@
-"""Record batches as the suite writes and reads them: every field can be a lie.
+"""Record batches as the suite writes and reads them: every header field can be given a false value.
 
-Written apart from the reference's own (`reference.protocol.records`) on purpose: a writer that cannot make mistakes is of
-no use here, and a judge who reads by the judged one's rules does not see their errors.
+Independent of the reference's own module (`reference.protocol.records`) on purpose: the suite must write invalid batches, and
+a reader that shares the target's rules would not see the target's errors.
 
     batch(b"one", Record(b"two", key=b"k"), codec=GZIP)      # a valid batch
-    batch(b"one", crc=0, magic=1)                            # any header field, as it is given
-    patched(data, last_offset_delta=7)                       # a field of an existing batch, the CRC made right again
+    batch(b"one", crc=0, magic=1)                            # any header field, written unchanged
+    patched(data, last_offset_delta=7)                       # another value in an existing batch, the CRC computed again
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ FIELDS = (
 CRC_FROM = 21
 """The CRC covers everything from the attributes on."""
 MAGIC_AT = 16
-"""Where the format's number stands, in batches and in the messages before them."""
+"""The position of the magic byte, in record batches and in the older message formats."""
 MESSAGE_OVERHEAD = 26
 """Bytes of the smallest message of format 0: offset, size, CRC, magic, attributes, and the sizes of key and value."""
 LENGTH_FROM = 12
-"""The length counts everything after itself."""
+"""The `length` field counts the bytes from here on."""
 MOST_UNPACKED_BYTES = 16 << 20
-"""What a batch or a wrapper may unpack to. The suite writes at most 4 MB at once: more in an answer is the target's mistake,
-and some kilobytes could unpack to more than this machine has."""
+"""The most bytes that a batch or a wrapper may decompress to. The suite writes at most 4 MB at once, so more is the target's
+error; without a limit some kilobytes could exhaust this machine's memory."""
 LEAST_RECORD_BYTES = 7
 """A size, attributes, two deltas, a null key, a null value, and a count of no headers."""
 RECENT_MS = int(time.time() * 1000) - 600_000
-"""Ten minutes ago: records of that time stay also where a topic cannot be given a retention of its own."""
+"""Ten minutes ago. Records with this timestamp survive also where the suite cannot set a topic's retention."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One record. Without a timestamp it gets the batch's."""
+    """One record. Without a timestamp it is written with the batch's."""
 
     value: bytes | None
     key: bytes | None = None
     headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp: int | None = None
     offset: int = -1
-    """Its place in the log, where it was read from one."""
+    """The record's offset in the log; -1 for a record that was not read from one."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch as it was read: the header's fields, its records, its bytes."""
+    """A batch as read from fetched bytes: the header's fields and the batch's bytes."""
 
     base_offset: int
     length: int
@@ -84,12 +84,12 @@ class Batch:
 
     @property
     def codec(self) -> int:
-        """How the records are compressed."""
+        """The codec of the records."""
         return self.attributes & CODEC_MASK
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last."""
+        """The offset after the batch's last one."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -103,9 +103,9 @@ class Batch:
         return decompress(self.data[HEADER_BYTES:], self.codec)
 
     def records(self) -> list[Record]:
-        """The records with their offsets and timestamps; under LogAppendTime all bear the batch's.
+        """The records with their offsets and timestamps; under LogAppendTime every timestamp is the batch's max_timestamp.
 
-        Errors: Failed where the bytes are no such records.
+        Errors: Failed where the bytes cannot be decoded as records.
         """
         try:
             return self._read()
@@ -136,7 +136,7 @@ def batch(
     tail: bytes = b"",
     **header: int,
 ) -> bytes:
-    """A batch of these records. Every field of the header may be given and is then written as it is, true or not.
+    """A batch of these records. A header field that the caller gives is written unchanged, also where it is false.
 
     `payload` replaces the records' bytes (after compression); `tail` is appended to the uncompressed ones.
     """
@@ -166,7 +166,7 @@ def batch(
 
 
 def patched(data: bytes, **header: int) -> bytes:
-    """The same batch with other values in its header; the CRC is made right again unless it is given."""
+    """The same batch with other values in its header. The CRC is computed again, unless the caller gives one."""
     values = dict(zip(FIELDS, HEADER.unpack_from(data), strict=True))
     return _sealed(values | {"crc": None} | header, data[HEADER_BYTES:])
 
@@ -226,7 +226,7 @@ def message_set(
 
 
 def compress(data: bytes, codec: int) -> bytes:
-    """As Kafka's clients do it; snappy in Java's framing."""
+    """Compress as Kafka's clients do; snappy in Java's framing."""
     match codec:
         case 0:
             return data
@@ -244,7 +244,7 @@ def compress(data: bytes, codec: int) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    """A frame of independent blocks of 64 KiB without checksums: Java's reader takes no linked blocks."""
+    """An LZ4 frame of independent blocks of 64 KiB without checksums: Java's reader refuses linked blocks."""
     out = bytearray(bytes.fromhex("04224d18 604082"))
     for at in range(0, len(data), 1 << 16):
         plain = data[at : at + (1 << 16)]
@@ -257,8 +257,8 @@ def _lz4(data: bytes) -> bytes:
 
 
 def decompress(data: bytes, codec: int) -> bytes:
-    """The opposite; snappy with or without Java's framing. Errors: Failed where the bytes are not compressed so, or unpack to
-    more than `MOST_UNPACKED_BYTES`."""
+    """Decompress; snappy with or without Java's framing. Errors: Failed for bytes that are not in this codec, or that
+    decompress to more than `MOST_UNPACKED_BYTES`."""
     if codec not in CODECS.values():
         raise Failed(f"{len(data)} bytes are compressed by an unknown codec: {codec}")
     unpack = UNPACKED_INTO.get(codec)
@@ -275,7 +275,7 @@ UNPACKED_INTO: dict[int, Callable[[bytes, bytearray], int]] = {
 
 
 def _unpacked(data: bytes, unpack: Callable[[bytes, bytearray], int]) -> bytes:
-    """Into a buffer that grows as long as it is too small."""
+    """Decompress into a buffer, and retry with a larger one where it is too small."""
     for size in (1 << 16, 1 << 20, MOST_UNPACKED_BYTES):
         room = bytearray(size)
         try:
@@ -304,7 +304,7 @@ def _unsnappy(data: bytes) -> bytes:
 
 
 def _unsnapped(block: bytes, most: int) -> bytes:
-    """A block's first bytes say how long it is unpacked."""
+    """Decompress one snappy block, whose first bytes hold its decompressed length."""
     if cramjam.snappy.decompress_raw_len(block) > most:
         raise _bomb()
     return bytes(cramjam.snappy.decompress_raw(block))
@@ -314,7 +314,7 @@ def _unsnapped(block: bytes, most: int) -> bytes:
 
 
 def batches(data: bytes) -> list[Batch]:
-    """The whole batches in fetched bytes; a cut-off last one is left out, as clients do."""
+    """The whole batches in fetched bytes. Leaves out an incomplete last one, as clients do."""
     return list(_walk(bytes(data)))
 
 
@@ -330,7 +330,7 @@ def _walk(data: bytes) -> Iterator[Batch]:
 
 
 def without_rest(data: bytes) -> bytes:
-    """Fetched bytes without a last batch, or message, that is cut off: a broker may do so where its fetch.max.bytes ends."""
+    """Fetched bytes without an incomplete last batch or message: a broker may cut it off at fetch.max.bytes."""
     position = 0
     while position + LENGTH_FROM <= len(data):
         (length,) = struct.unpack_from(">i", data, position + 8)
@@ -343,7 +343,7 @@ def without_rest(data: bytes) -> bytes:
 
 
 def records(data: bytes) -> list[Record]:
-    """The records of all whole batches, control batches left out; also of messages in the formats before batches."""
+    """The records of all whole batches without the control batches, or the messages of formats 0 and 1."""
     if is_message_set(data):
         return list(messages(data))
     return [r for one in batches(data) if not one.attributes & CONTROL for r in one.records()]
@@ -355,7 +355,7 @@ def values(data: bytes) -> list[bytes | None]:
 
 
 def next_offset(data: bytes) -> int:
-    """The offset after the last whole batch. Errors: ValueError when there is none."""
+    """The offset after the last whole batch or message. Errors: Failed where there is none."""
     if is_message_set(data):
         found = list(messages(data))
         if found:
@@ -366,7 +366,7 @@ def next_offset(data: bytes) -> int:
 
 
 def in_order(data: bytes) -> bool:
-    """Whether the whole batches in fetched bytes follow one another by their offsets."""
+    """Whether each whole batch in fetched bytes starts after the end of the one before it. Always true of formats 0 and 1."""
     if is_message_set(data):
         return True
     found = batches(data)
@@ -374,7 +374,8 @@ def in_order(data: bytes) -> bool:
 
 
 def stored_as(sent: bytes, stored: Batch) -> bytes:
-    """The bytes that a broker stores of a batch that it takes as it is: only offset and leader epoch are its own."""
+    """The bytes that a broker stores for a batch that it does not rewrite: it sets only the base offset and the leader
+    epoch."""
     one = next(_walk(sent))
     placed = replace(one, base_offset=stored.base_offset, partition_leader_epoch=stored.partition_leader_epoch)
     return HEADER.pack(*(getattr(placed, name) for name in FIELDS)) + sent[HEADER_BYTES:]
@@ -386,9 +387,9 @@ def is_message_set(data: bytes) -> bool:
 
 
 def messages(data: bytes) -> Iterator[Record]:
-    """The messages of formats 0 and 1; those inside of compressed wrappers with their offsets in the log (KIP-31).
+    """The messages of formats 0 and 1. Messages inside compressed wrappers get their offsets in the log (KIP-31).
 
-    Errors: Failed where the bytes are no such messages, or a wrapper holds another one.
+    Errors: Failed where the bytes cannot be decoded as messages, or a wrapper holds another wrapper.
     """
     try:
         yield from _messages(data, nested=False)
@@ -421,7 +422,7 @@ def _messages(data: bytes, *, nested: bool) -> Iterator[Record]:
 
 
 def as_messages(data: bytes, magic: int) -> bytes:
-    """The records of plain batches as uncompressed messages of an older format, which knows no headers."""
+    """The records of batches as uncompressed messages of an older format, which has no record headers."""
     return b"".join(
         message_set(r.value, magic, key=r.key, timestamp=r.timestamp or 0, offset=n)
         for n, r in enumerate(records(data))

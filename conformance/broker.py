@@ -1,13 +1,13 @@
-"""What a requirement's test holds in its hands: the broker under judgement, seen through the wire only.
+"""The broker under judgement, as a requirement's test sees it: through the wire only.
 
-Three kinds of methods: *saying* (`connect`, `call`: `conversation.py`), *having* (`topic`, `end_offset`, `append`, `fetch`:
-here) and *judging* (`expect`, `expect_error`, `tolerate`, `skip`, `case`: `observations.py`). What is said is recorded as
-evidence, what is judged is written down as seen.
+Three kinds of methods: *requests* (`connect`, `call`: `conversation.py`), *helpers* (`topic`, `end_offset`, `append`,
+`fetch`: here) and *judgements* (`expect`, `expect_error`, `tolerate`, `skip`, `case`: `observations.py`). Every request and
+response is recorded as evidence, every judgement as an observation.
 
-The helpers follow the target's profile (`conformance.target_profile`): the versions that it serves, its message format, its
-way to a topic. What a helper cannot do leaves the requirement *not judged*, with the reason; no test needs to ask first. A
-helper that fails names the basic requirement that speaks of its step (`built_on`): where that one fails too, this one is
-*blocked* by it.
+The helpers follow the target's profile (`conformance.target_profile`): its versions, its message format, its way to create
+topics. A helper that the target cannot support leaves the requirement *not judged*, with the reason; no test needs to check
+first. A helper that fails names the basic requirement about its step (`built_on`): where that requirement fails too, the
+tested one is *blocked* by it.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
 
 PLACEMENTS = 25
-"""So many topics are made until all partitions of one have the leader that was asked for."""
+"""The most topics that `topic` creates until one broker leads all partitions of one of them."""
 RESTARTED_WITHIN_S = 60.0
-"""How long a node that was started again may take to lead its partitions: it may have a thousand of them to look through."""
+"""How long a restarted node may take to lead its partitions again: it may have a thousand of them to recover."""
 METADATA_WITH_EPOCHS = 7
 """The first version of Metadata that has leader epochs (KIP-320)."""
 FIRST_WITH_BATCHES = 3
@@ -63,7 +63,7 @@ FIRST_WITH_BATCHES = 3
 LATEST, MAX_TIMESTAMP = -1, -3
 """Special timestamps of ListOffsets."""
 LONGEST_LOG_BYTES = 64 << 20
-"""More than the suite writes into a partition."""
+"""The most bytes that `log` reads from one partition: more than the suite ever writes into one."""
 BROKER_RESOURCE, TOPIC_RESOURCE = 4, 2
 """Resource types of DescribeConfigs."""
 
@@ -77,7 +77,7 @@ RETRIABLE = {
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 }
-"""Errors by which a broker says that it is not ready yet, and which the helpers wait out."""
+"""Errors of a broker that is not ready yet; the helpers repeat the request on them."""
 
 
 class Broker(Conversation):
@@ -94,11 +94,12 @@ class Broker(Conversation):
         replication_factor: int = 1,
         name: str = "",
     ) -> Topic:
-        """A new topic with a name of its own, once every partition has a leader; unreplicated ones share a leader.
+        """Create a topic with an unused name, and wait for its leaders. One broker leads all partitions of an unreplicated
+        topic.
 
-        Unless `configs` says otherwise it keeps its records for ever (retention.ms=-1): targets that the suite starts
-        look for expired ones several times a second, and records with old timestamps would vanish under the test. Where the
-        broker's defaults are not Kafka's, it is given Kafka's.
+        Unless `configs` overrides it, retention.ms is -1: targets that the suite starts delete expired records several times
+        a second, and records with old timestamps would vanish during the test. Where the broker's defaults are not Kafka's,
+        the topic is created with Kafka's.
         """
         profile = self.subject.profile
         if profile.topics_by != "CreateTopics":
@@ -130,7 +131,7 @@ class Broker(Conversation):
         return topic
 
     def _new_topic(self, name: str, partitions: int, **options: Any) -> Topic:
-        """By CreateTopics, which must succeed."""
+        """Create a topic by CreateTopics, which must succeed, and wait for its leaders."""
         made = self._made(name, partitions, **options)
         if made.error_code != ErrorCode.NONE:
             skip_unknown_configs(self, made.error_code, options["configs"])
@@ -142,7 +143,8 @@ class Broker(Conversation):
         return len({partition.leader_id for partition in self.describe_topic(name).partitions}) == 1
 
     def _made(self, name: str, partitions: int, *, replication_factor: int, **options: Any) -> Any:
-        """The result of CreateTopics, once no busy machine has fenced a broker, and no ZooKeeper still has a deleted name."""
+        """The result of CreateTopics, repeated while a busy machine has a broker fenced, or ZooKeeper still has a deleted
+        topic's name."""
 
         def made() -> Any:
             found = self.create_topic(name, partitions, replication_factor=replication_factor, **options)
@@ -153,14 +155,14 @@ class Broker(Conversation):
         return self.eventually(made, f"CreateTopics finds one broker for {name}")
 
     def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
-        """Replicas for partitions that one request shall reach; None where the target does not heed them."""
+        """A replica assignment that puts all partitions on one broker; None where the target ignores assignments."""
         if not self.subject.profile.places:
             return None
         brokers = self.metadata([]).brokers
         return [[brokers[0].node_id]] * partitions if brokers else None
 
     def unused_name(self, stem: str = "") -> str:
-        """A topic, group or transactional id that was never used."""
+        """A name for a topic, group or transactional id that was never used."""
         return f"tg-{(stem or self.requirement.id).lower()}-{uuid.uuid4().hex[:10]}"
 
     def create_topic(
@@ -174,7 +176,7 @@ class Broker(Conversation):
         validate_only: bool = False,
         placed: Sequence[Sequence[int]] | None = None,
     ) -> Any:
-        """CreateTopics for one topic; gives its result, whatever it is. `placed` are the replicas of each partition."""
+        """Send CreateTopics for one topic and return its result, also an error. `placed` are the replicas of each partition."""
         topic = new_topic(name, partitions, configs=configs, replication_factor=replication_factor, placed=placed)
         request = CreateTopicsRequest(
             topics=[topic],
@@ -185,7 +187,7 @@ class Broker(Conversation):
         return only(self.call(request, version).topics, f"result for topic {name}")
 
     def await_topic(self, name: str, partitions: int = 1, *, within_s: float = READY_WITHIN_S) -> Topic:
-        """Wait until each partition of the topic has a leader that answers for it."""
+        """Wait until each partition of the topic has a leader that serves it."""
 
         def led() -> Topic | None:
             found = self.describe_topic(name)
@@ -207,7 +209,7 @@ class Broker(Conversation):
         return topic
 
     def restart_node(self, node: int) -> None:
-        """Restart a node (needs the hook `restart`), after hanging up."""
+        """Close all connections, then restart a node (needs the hook `restart`)."""
         for connection in self._by_address.values():
             connection.close()
         self.target.restart(node)
@@ -218,7 +220,7 @@ class Broker(Conversation):
 
     @built_on("MET-09")
     def _expect_own_id(self, topic: Topic) -> None:
-        """No other topic of this run has the id; targets may have none."""
+        """Fail where another topic of this run has the same id. Accepts a target without topic ids."""
         if topic.id == NO_UUID:
             return
         with self.subject.lock:
@@ -228,7 +230,7 @@ class Broker(Conversation):
 
     @built_on("BAS-02")
     def describe_topic(self, name: str) -> Any:
-        """The topic's entry of Metadata; auto-creation is off. That others are reported too is the business of MET."""
+        """The topic's entry of Metadata, asked without auto-creation. Ignores entries of other topics, which MET judges."""
         version = self.version_for(MetadataRequest)
         topics = self.metadata([MetadataRequest.MetadataRequestTopic(name=name)], version=version).topics
         found = only([one for one in topics if one.name == name], f"entry for topic {name}")
@@ -244,7 +246,8 @@ class Broker(Conversation):
         ].leader_id
 
     def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
-        """The address of the partition's leader; where no replica leads it, of another one's leader or any broker."""
+        """The address of the partition's leader. Without a leader: that of another partition's leader, else the default
+        address."""
         if self.subject.nodes == 1:
             return self.address
         named = MetadataRequest.MetadataRequestTopic(
@@ -264,7 +267,7 @@ class Broker(Conversation):
         return topic.id
 
     def leader_epoch(self, topic: Topic, partition: int = 0) -> int:
-        """The partition's leader epoch, as Metadata says. Skips below Metadata v7, which brought it."""
+        """The partition's leader epoch, from Metadata. Skips below Metadata v7, which introduced the field."""
         if (version := self.version_for(MetadataRequest)) < METADATA_WITH_EPOCHS:
             self.skip(f"needs leader epochs, which Metadata v{version} does not have", Lack.API)
         found = self.describe_topic(topic.name)
@@ -272,8 +275,7 @@ class Broker(Conversation):
 
     @built_on("ACK-17")
     def restart_leader(self, topic: Topic, partition: int = 0) -> int:
-        """Restart the node that leads a partition (needs the hook `restart`), and wait until the partition is led in a
-        later epoch; gives that epoch."""
+        """Restart the node that leads a partition (needs the hook `restart`), wait for a later leader epoch, and return it."""
         if not self.by_kraft():
             self.skip("with ZooKeeper the restart of a broker that is alone begins no later leader epoch")
         before = AnswerParts({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[partition]
@@ -297,8 +299,8 @@ class Broker(Conversation):
             self.skip(f"needs the internal topic {name}, which the target does not have")
 
     def kill_leader(self, topic: Topic, *, dead_s: float) -> None:
-        """Kill the node that leads partition 0 (needs the hooks `kill` and `restart`), start it again after so many seconds,
-        and wait until every partition is led."""
+        """Kill the leader of partition 0 (needs the hooks `kill` and `restart`), restart it after `dead_s` seconds, and wait
+        until every partition has a leader."""
         leader = self.leader_id(topic)
         for connection in self._by_address.values():
             connection.close()
@@ -320,7 +322,7 @@ class Broker(Conversation):
         to: BrokerConnection | None = None,
         **params: Unpack[ProduceParams],
     ) -> Any:
-        """Produce to one partition; gives the partition's result, whatever it is."""
+        """Produce to one partition, and return the partition's result, also an error."""
         version = self.version_for(ProduceRequest, version)
         if version < FIRST_WITH_BATCHES and records and records[MAGIC_AT] == NEWEST_FORMAT:
             self.skip("needs record batches (message format 2), which the target's Produce does not carry", Lack.API)
@@ -331,7 +333,7 @@ class Broker(Conversation):
 
     @built_on("BAS-03")
     def append(self, topic: Topic, records: bytes, *, partition: int = 0, **options: Any) -> int:
-        """Produce what must be accepted, in the target's newest message format; gives the base offset."""
+        """Produce records that the broker must accept, in the target's newest message format, and return the base offset."""
         newest = self.subject.profile.newest_format
         if newest < NEWEST_FORMAT:
             records = self._in_older_format(records, newest)
@@ -342,7 +344,7 @@ class Broker(Conversation):
         return result.base_offset
 
     def _in_older_format(self, data: bytes, magic: int) -> bytes:
-        """Plain records in a format that knows neither producers nor transactions nor headers."""
+        """The records in an older message format. Skips for records with a producer id or headers, which that format lacks."""
         if stored.is_message_set(data):
             return data
         if any(one.producer_id >= 0 for one in stored.batches(data)) or any(r.headers for r in stored.records(data)):
@@ -361,7 +363,7 @@ class Broker(Conversation):
         to: BrokerConnection | None = None,
         **params: Unpack[FetchParams],
     ) -> Any:
-        """A sessionless fetch of one partition; gives the partition's result, whatever it is."""
+        """Fetch one partition without a session, and return the partition's result, also an error."""
         version = self.version_for(FetchRequest, version)
         request = fetch_request({(topic, partition): offset}, current_leader_epoch=current_leader_epoch, **params)
         answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
@@ -380,8 +382,8 @@ class Broker(Conversation):
         isolation: int = READ_UNCOMMITTED,
         version: int | None = None,
     ) -> bytes:
-        """All bytes of the partition from an offset to its end, as fetched. Errors: Failed also where batches are out of order,
-        or go on without an end."""
+        """All bytes of the partition from an offset to its end, as fetched. Errors: Failed also for batches out of order, and
+        for more than LONGEST_LOG_BYTES."""
         collected = bytearray()
         while len(collected) <= LONGEST_LOG_BYTES:
             part = self.fetch(topic, offset, partition=partition, isolation=isolation, version=version)
@@ -406,14 +408,15 @@ class Broker(Conversation):
         version: int | None = None,
         isolation: int = READ_UNCOMMITTED,
     ) -> Any:
-        """ListOffsets of one partition; gives the partition's result, whatever it is."""
+        """Send ListOffsets for one partition, and return the partition's result, also an error."""
         version = self.version_for(ListOffsetsRequest, version)
         request = list_offsets_request({(topic.name, partition): timestamp}, isolation=isolation if version >= 2 else 0)
         answer = self.call(request, version, to=self.leader(topic, partition))
         return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
 
     def end_offset(self, topic: Topic, partition: int = 0, *, isolation: int = READ_UNCOMMITTED) -> int:
-        """The high watermark, or the last stable offset for read_committed: by ListOffsets, or by Fetch where that one lies."""
+        """The high watermark, or the last stable offset for read_committed: by ListOffsets, or by Fetch where the target's
+        ListOffsets is wrong."""
         if self.subject.profile.ends_by_fetch:
             part = self.fetch(topic, 0, partition=partition, isolation=isolation)
             return part.last_stable_offset if isolation == READ_COMMITTED else part.high_watermark
@@ -424,7 +427,8 @@ class Broker(Conversation):
         return self._bound(topic, EARLIEST, partition)
 
     def _bound(self, topic: Topic, timestamp: int, partition: int, isolation: int = READ_UNCOMMITTED) -> int:
-        """Where a log begins or ends, by ListOffsets. Of several nodes, one may name the leader of a moment ago."""
+        """The log's start or end, by ListOffsets. With several nodes, retries NOT_LEADER_OR_FOLLOWER: Metadata may name an
+        earlier leader."""
 
         def asked() -> Any:
             return self.offset_of(topic, timestamp, partition=partition, isolation=isolation)
@@ -442,7 +446,7 @@ class Broker(Conversation):
 
     @built_on("BAS-13")
     def delete_records(self, topic: Topic, before: int, *, partition: int = 0) -> int:
-        """Delete the records below an offset, which must succeed; gives the new log start offset."""
+        """Delete the records below an offset, which must succeed, and return the new log start offset."""
         answer = self.call(delete_records_request({(topic.name, partition): before}), to=self.leader(topic, partition))
         result = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
         if result.error_code != ErrorCode.NONE:
@@ -473,7 +477,8 @@ class Broker(Conversation):
 
     @built_on("BAS-12")
     def broker_configs(self, names: Collection[str] | None) -> dict[str, str | None]:
-        """Configurations in force on one broker, by DescribeConfigs; all of them for None. A broker describes itself alone."""
+        """The configurations in force on one broker, by DescribeConfigs; all of them for None. Each broker describes only
+        itself."""
         brokers = self.metadata([]).brokers
         if not brokers:
             raise Failed("Metadata lists no broker")

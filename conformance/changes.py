@@ -1,4 +1,4 @@
-"""What Apache Kafka changed between releases, where several requirements must know it: the release and the KIP or issue."""
+"""Changes between Apache Kafka releases that several requirements must know, with the release and the KIP or issue."""
 
 from conformance.batches import CODECS
 from conformance.broker import METADATA_WITH_EPOCHS, Broker
@@ -18,7 +18,7 @@ def codecs(broker: Broker) -> dict[str, int]:
 
 
 def has_leader_epochs(broker: Broker) -> bool:
-    """Whether clients learn leader epochs and may name them: Metadata v7, Fetch v9 (2.1, KIP-320)."""
+    """Whether Metadata reports leader epochs and Fetch requests may carry them: Metadata v7, Fetch v9 (2.1, KIP-320)."""
     return (
         broker.version_for(MetadataRequest) >= METADATA_WITH_EPOCHS
         and broker.version_for(FetchRequest) >= FETCH_WITH_EPOCHS
@@ -26,8 +26,8 @@ def has_leader_epochs(broker: Broker) -> bool:
 
 
 def refusals(broker: Broker, accepted: tuple[ErrorCode, ...]) -> tuple[tuple[ErrorCode, ...], set[ErrorCode]]:
-    """What is accepted as a refusal of records, and what is tolerated: INVALID_RECORD(87) came with 2.4 (KIP-467); until then
-    Kafka said CORRUPT_MESSAGE(2) for it."""
+    """The errors that are accepted as a refusal of records, and those that are tolerated. INVALID_RECORD(87) came with 2.4
+    (KIP-467); before, Kafka returned CORRUPT_MESSAGE(2) instead."""
     if broker.is_kafka("2.4") or ErrorCode.INVALID_RECORD not in accepted:
         return accepted, set()
     others = tuple(code for code in accepted if code != ErrorCode.INVALID_RECORD)
@@ -35,6 +35,6 @@ def refusals(broker: Broker, accepted: tuple[ErrorCode, ...]) -> tuple[tuple[Err
 
 
 def closes_on_unreadable_batches(broker: Broker) -> bool:
-    """Whether a Produce whose batches cannot be walked through closes the connection: until 2.8 (KAFKA-9628) Kafka looked at
-    them while it read the request; at all that v3 forbids until 2.2 (KAFKA-7549)."""
+    """Whether a Produce whose batches cannot be walked through closes the connection: before 2.8 (KAFKA-9628) Kafka validated
+    batches while it parsed the request; before 2.2 (KAFKA-7549) against every rule of v3."""
     return not broker.is_kafka("2.8")

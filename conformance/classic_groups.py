@@ -1,12 +1,12 @@
-"""Members of classic groups: they join, synchronise, beat and leave, each on a connection of its own.
+"""Members of classic groups: they send JoinGroup, SyncGroup, Heartbeat and LeaveGroup. Each has its own connection for joins.
 
     group = Group(broker)
     one, other = group.stable(2)             # joined and synchronised; the leader first
-    other.begin_join()                       # a request that is held: `joined()` reads its answer
-    one.heartbeat()                          # an error code; asked on the coordinator's standing connection
+    other.begin_join()                       # the coordinator delays the response: `joined()` reads it
+    one.heartbeat()                          # returns an error code; uses the shared connection to the coordinator
 
-A join is answered when all members have joined, and a follower's synchronisation after the leader's: so both are parted
-into beginning and reading. Everything else is asked and answered at once.
+The coordinator responds to JoinGroup once all members have joined, and to a follower's SyncGroup after the leader's. So for
+both one method sends and another one reads. Every other request is sent and answered in one call.
 """
 
 from __future__ import annotations
@@ -39,26 +39,27 @@ from reference.protocol.messages.leave_group import LeaveGroupRequest
 from reference.protocol.messages.sync_group import SyncGroupRequest
 
 HELD_S = 30.0
-"""How long an answer may be held that comes once other members have spoken, beside what joins take anyway."""
+"""How long a response that waits for other members' requests may take, in addition to the usual duration of joins."""
 JOIN_AGAIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 JOINS_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS}
-"""Tolerated for ILLEGAL_GENERATION: a member of an earlier generation joins again on either."""
+"""Tolerated in place of ILLEGAL_GENERATION: a member of an earlier generation rejoins on either error."""
 FIRST_WITH_IDENTITY = 4
-"""The version of JoinGroup from which on a dynamic member must come back with the id that it was given (KIP-394)."""
+"""The first version of JoinGroup in which a dynamic member must rejoin with the member id that the coordinator assigned
+(KIP-394)."""
 FIRST_WITH_INSTANCE = 5
-"""The version of JoinGroup from which on there are static members (KIP-345)."""
+"""The first version of JoinGroup with static members (KIP-345)."""
 FIRST_LEAVE_OF_SEVERAL = 3
 SAME = "the same"
-"""Stands in for what JoinGroup was answered with."""
+"""A placeholder for the value from the JoinGroup response."""
 
 
 class Group:
-    """A group that no member has used, at its coordinator, which answers for it."""
+    """An unused group, and the address of its coordinator, which has loaded it."""
 
     def __init__(
         self, broker: Broker, name: str = "", *, protocol_type: str = CONSUMER, is_classic: bool = True
     ) -> None:
-        """Only joins of the classic protocol are delayed by coordinators; other groups are waited for no longer."""
+        """Allow more time for a classic group alone: only its joins are delayed by the coordinator."""
         self.broker = broker
         if is_classic:
             broker.be_patient(broker.subject.profile.patience)
@@ -72,9 +73,9 @@ class Group:
 
     @built_on("BAS-07")
     def await_coordinator(self, *, within_s: float = 0.0) -> None:
-        """Find the coordinator, and wait until it has loaded the group (15 s unless said).
+        """Find the coordinator, and wait until it has loaded the group (15 s by default).
 
-        Asked with a LeaveGroup of an unknown member: a Heartbeat would be answered without an error while the group loads.
+        Sends a LeaveGroup of an unknown member: a Heartbeat gets no error while the group loads.
         """
 
         def answered() -> bool:
@@ -86,7 +87,7 @@ class Group:
         self.broker.eventually(answered, f"the coordinator of {self.name} answers for it", within_s=within_s)
 
     def call(self, request: Any, version: int | None = None) -> Any:
-        """Send the coordinator a request that is answered at once."""
+        """Send the coordinator a request, and return the response."""
         return self.broker.call(request, version, to=self.address)
 
     def member(self, **options: Any) -> Member:
@@ -94,7 +95,7 @@ class Group:
         return Member(self, **options)
 
     def heartbeat(self, member_id: str, generation: int, *, instance_id: str | None = None) -> int:
-        """The error code of a Heartbeat with whatever is said."""
+        """The error code of a Heartbeat with these fields."""
         said = ClassicMember(self.name, id=member_id, generation=generation, instance_id=instance_id)
         return self.call(said.heartbeat()).error_code
 
@@ -104,7 +105,7 @@ class Group:
 
     @built_on("BAS-07")
     def stable(self, count: int, **options: Any) -> list[Member]:
-        """So many new members, joined and synchronised, the leader first; the options are those of `Member`."""
+        """`count` new members, joined and synchronised, the leader first; the options are those of `Member`."""
         members: list[Member] = []
         for _ in range(count):
             members.append(self.member(**options))
@@ -114,9 +115,9 @@ class Group:
 
     @built_on("GRP-03")
     def admit(self, newcomer: Member, present: Sequence[Member] = ()) -> None:
-        """Let a member join, and all that are there join again: one generation with all of them.
+        """Let a new member join and all present members rejoin, into one generation.
 
-        The generation before ends first: that members learn of a rebalance before they synchronised is the business of GRP-14.
+        First completes the present generation's SyncGroup: a rebalance before that is judged by GRP-14.
         """
         if not all(one.synchronised for one in present):
             self._assignments(present, {one.id: share_of(one) for one in present})
@@ -130,7 +131,7 @@ class Group:
             member.expect_joined()
 
     def rejoin(self, members: Sequence[Member]) -> None:
-        """Let all members join again; the first one's request, who is the leader, begins the rebalance."""
+        """Let all members rejoin. The request of the first one, the leader, begins the rebalance."""
         members[0].begin_join()
         if len(members) > 1:
             self.await_rebalance(members[1])
@@ -141,9 +142,9 @@ class Group:
 
     @built_on("GRP-14")
     def await_rebalance(self, member: Member) -> None:
-        """Wait until a member is asked to join again. Fails at once where its Heartbeat is answered as no member's is.
+        """Wait until Heartbeat asks a member to rejoin. Fails at once on an error that no member of the group may get.
 
-        Clients also join again on ILLEGAL_GENERATION; that Kafka does not answer so is the business of GRP-14.
+        Accepts ILLEGAL_GENERATION, on which clients rejoin too; GRP-14 judges that Kafka does not return it.
         """
 
         def asked() -> bool:
@@ -155,26 +156,26 @@ class Group:
         self.broker.eventually(asked, "a member learns of the rebalance")
 
     def rebalances(self, member: Member) -> bool:
-        """Whether the group waits for this member to join again."""
+        """Whether the group waits for this member to rejoin."""
         return self._asks_to_join(member.heartbeat())
 
     def _asks_to_join(self, heartbeat: int) -> bool:
-        """Whether the answer to a Heartbeat says so. Before 2.6.1 (KAFKA-10134) it also meant that the group waits for its
-        leader's assignment: then DescribeGroups distinguishes the two, where it is served."""
+        """Whether this error code of a Heartbeat asks the member to rejoin. Before 2.6.1 (KAFKA-10134) the code also meant
+        that the group waits for its leader's assignment: DescribeGroups then distinguishes the two, where it is served."""
         reported = heartbeat in JOIN_AGAIN
         unambiguous = self.broker.is_kafka("2.6.1") or DescribeGroupsRequest.KEY not in self.broker.subject.api_versions
         return reported and (unambiguous or self.state() == "PreparingRebalance")
 
     def state(self) -> str:
-        """The group's state, as DescribeGroups says."""
+        """The group's state, from DescribeGroups."""
         answer = self.call(DescribeGroupsRequest(groups=[self.name]))
         return only(answer.groups, f"group {self.name}").group_state
 
     @built_on("GRP-10")
     def synchronise(self, members: Sequence[Member], assignments: Mapping[str, bytes] | None = None) -> None:
-        """Every member synchronises, the leader last, and must be given what the leader sent for it.
+        """Send SyncGroup for every member, the leader last. Each must receive the assignment that the leader sent for it.
 
-        Without `assignments` every member gets bytes of its own.
+        Without `assignments` every member gets a different one.
         """
         given = assignments if assignments is not None else {one.id: share_of(one) for one in members}
         for id, received in self._assignments(members, given).items():
@@ -182,7 +183,8 @@ class Group:
 
     @built_on("GRP-10")
     def _assignments(self, members: Sequence[Member], given: Mapping[str, bytes]) -> dict[str, bytes]:
-        """What each member receives when the leader sends these; a static member that came back has an earlier one."""
+        """The assignment that each member receives when the leader sends these. A static member that rejoined receives its
+        earlier one."""
         for member in reversed(self.leader_first(members)):
             member.begin_sync(given if member.leads else {})
         received: dict[str, bytes] = {}
@@ -192,25 +194,25 @@ class Group:
                 member.expect(answer.error_code, "SyncGroup")
             except Failed as failure:
                 if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS and not member.leads:
-                    failure.built_on = "GRP-11"  # it was not held until the leader's
+                    failure.built_on = "GRP-11"  # the coordinator did not delay it until the leader's SyncGroup
                 raise
             received[member.id] = bytes(answer.assignment)
         return received
 
     def leader_first(self, members: Iterable[Member]) -> list[Member]:
-        """The members, the one first that the coordinator named as the leader."""
+        """The members, the group's leader first."""
         return sorted(members, key=lambda one: not one.leads)
 
 
 def share_of(member: Member) -> bytes:
-    """An assignment that only this member is given, and that no assignor would send: of a topic that it does not subscribe to."""
+    """An assignment unique to this member, which no assignor would send: of a topic that the member does not subscribe to."""
     return share_for(member.id)
 
 
 def share_for(what: str) -> bytes:
-    """An assignment that differs with this text.
+    """An encoded assignment that is unique to this text.
 
-    A coordinator may look into what the leaders of Kafka's own consumers send, and write it again: so it is never just any bytes.
+    A coordinator may decode the assignments of Kafka's own consumers, and encode them again. So arbitrary bytes would not do.
     """
     topic = f"for-{hashlib.sha256(what.encode(errors='surrogateescape')).hexdigest()[:16]}"
     parts = [ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=[0])]
@@ -221,16 +223,16 @@ def share_for(what: str) -> bytes:
 def subscription(
     *topics: str, user_data: bytes = b"", version: int = 0, owned: Mapping[str, list[int]] | None = None
 ) -> bytes:
-    """The metadata of a member of Kafka's own consumers: what it subscribes to, and from v1 on what it owns.
+    """The metadata of a member of Kafka's own consumers: its subscription, and from v1 on the partitions that it owns.
 
-    A coordinator may look into the metadata of the protocol type `consumer`, so these are never just any bytes.
+    A coordinator may decode the metadata of the protocol type `consumer`. So arbitrary bytes would not do.
     """
     partitions = [(topic, index) for topic, indexes in (owned or {}).items() for index in indexes]
     return encode_subscription(topics, partitions, version=version, user_data=user_data, apart=False)
 
 
 class JoinFields(TypedDict, total=False):
-    """What a member's JoinGroup says otherwise than usual."""
+    """The fields of a member's JoinGroup that differ from the defaults."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -240,7 +242,7 @@ class JoinFields(TypedDict, total=False):
 
 
 class Member:
-    """One member, or who wants to be one. What it received last stands in its fields."""
+    """A member of a group, also before it has joined. Its fields hold the values of its last responses."""
 
     def __init__(
         self,
@@ -259,25 +261,25 @@ class Member:
         self.protocols = dict(protocols or {"range": subscription()})
         self.instance_id = instance_id
         self.replaced_id = NO_MEMBER
-        """Of the member whose instance id it took over."""
+        """The member id of the static member that this one replaces."""
         usual_ms = group.broker.subject.profile.session_ms
         self.session_timeout_ms = fields.get("session_timeout_ms", usual_ms)
         self.rebalance_timeout_ms = fields.get("rebalance_timeout_ms", usual_ms)
         self.protocol_type = fields.get("protocol_type", group.protocol_type)
         self.version = version
-        """Of JoinGroup; the others are asked in their highest."""
+        """The version of JoinGroup. All other requests use their highest version."""
         self.client_id = client_id or f"member-{next(group.numbers)}"
-        """Its own unless said: that members may share one is the business of GRP-49."""
+        """Unique by default; GRP-49 judges members that share one."""
         self.generation = NO_GENERATION
         self.synchronised = False
-        """Whether it received an assignment in its generation."""
+        """Whether the member received an assignment in its generation."""
         self.answer: Any = None
-        """What the last JoinGroup was answered with."""
+        """The response to the last JoinGroup."""
         self._connection: BrokerConnection | None = None
 
     @property
     def connection(self) -> BrokerConnection:
-        """The member's own connection: what is held on it delays no other member."""
+        """The member's own connection: a delayed response on it delays no other member."""
         if self._connection is None or self._connection.socket.fileno() < 0:
             self._connection = self.broker.connect(
                 self.group.address, client_id=self.client_id, timeout_s=self.group.held_s
@@ -291,11 +293,11 @@ class Member:
 
     @property
     def leads(self) -> bool:
-        """Whether the coordinator named it as the leader."""
+        """Whether the coordinator named this member as the leader."""
         return self.answer is not None and self.answer.leader == self.id != NO_MEMBER
 
     def successor(self, version: int | None = None) -> Member:
-        """A restarted static member: the same instance id, and no member id (KIP-345)."""
+        """This static member after a restart: the same instance id, and no member id (KIP-345)."""
         member = self.group.member(instance_id=self.instance_id, protocols=self.protocols, version=version)
         member.replaced_id = self.id
         return member
@@ -303,11 +305,11 @@ class Member:
     # ---- joining
 
     def join_request(self) -> JoinGroupRequest:
-        """What this member says to join."""
+        """The JoinGroup request of this member."""
         return self._said().join()
 
     def _said(self) -> ClassicMember:
-        """What the member says of itself."""
+        """The member's present fields, from which its requests are built."""
         chosen = (self.answer and self.answer.protocol_name) or next(iter(self.protocols), None)
         return ClassicMember(
             self.group.name,
@@ -322,12 +324,12 @@ class Member:
         )
 
     def begin_join(self) -> None:
-        """Send JoinGroup; `joined` reads the answer."""
+        """Send JoinGroup; `joined` reads the response."""
         version = self.broker.version_for(JoinGroupRequest, self.version)
         self.connection.send(self.join_request(), version)
 
     def joined(self) -> Any:
-        """The answer to JoinGroup, whatever it is; an id that it gives is the member's from now on."""
+        """Read the response to JoinGroup, also an error, and adopt its member id and generation."""
         self.answer = self.connection.receive(timeout_s=self.group.held_s)
         if self.answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.id = self.answer.member_id
@@ -337,19 +339,19 @@ class Member:
 
     @built_on("GRP-03")
     def _take_generation(self, generation: int) -> None:
-        """Who is admitted is in a generation; who must join again with the id that it was given is not admitted."""
+        """Adopt the generation of a successful JoinGroup. Errors: Failed for a negative one."""
         if generation < 0:
             raise Failed(f"JoinGroup of {self.group.name} is agreed to with generation {generation}")
         self.synchronised = self.synchronised and generation == self.generation
         self.generation = generation
 
     def ask_to_join(self) -> Any:
-        """One JoinGroup and its answer, whatever it is."""
+        """Send one JoinGroup, and return the response, also an error."""
         self.begin_join()
         return self.joined()
 
     def expect_joined(self) -> Any:
-        """The answer to a JoinGroup that must succeed."""
+        """Read the response to a JoinGroup that must succeed."""
         answer = self.joined()
         if self.instance_id is not None:
             self._expect_static(answer.error_code)
@@ -358,14 +360,15 @@ class Member:
 
     @built_on("GRP-20")
     def _expect_static(self, code: int) -> None:
-        """A static member is admitted by its instance id alone, and has another member id than the one before it (KIP-345)."""
+        """Check that a static member joins by its instance id alone, with another member id than its predecessor's
+        (KIP-345)."""
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             raise Failed(f"JoinGroup of static member {self.instance_id}: {error_name(code)}")
         if self.id == self.replaced_id != NO_MEMBER:
             raise Failed(f"static member {self.instance_id} comes back and is given its old member id")
 
     def identify(self) -> None:
-        """Be given a member id, where a member must have one before it may join (KIP-394)."""
+        """Request a member id, where the coordinator admits no member without one (KIP-394)."""
         if self.broker.subject.profile.admits_at_once:
             return
         version = self.broker.version_for(JoinGroupRequest, self.version)
@@ -377,7 +380,7 @@ class Member:
                 raise Failed(f"JoinGroup without a member id: {error_name(answer.error_code)}")
 
     def join(self) -> Any:
-        """Join, which must succeed with no other member's help; gives the answer."""
+        """Join, which must succeed without another member's request, and return the response."""
         self.identify()
         self.begin_join()
         return self.expect_joined()
@@ -392,9 +395,9 @@ class Member:
         protocol_type: str | None = SAME,
         protocol_name: str | None = SAME,
     ) -> SyncGroupRequest:
-        """What this member says to synchronise; a leader with what it assigns, by member ids.
+        """The SyncGroup request of this member; a leader's carries the assignments by member id.
 
-        Type and name of the protocol are those that JoinGroup was answered with, unless others are given.
+        The protocol type defaults to the member's, and the protocol name to that of the JoinGroup response.
         """
         request = self._said().sync(assignments)
         request.generation_id = self.generation if generation is None else generation
@@ -403,34 +406,34 @@ class Member:
         return request
 
     def begin_sync(self, assignments: Mapping[str, bytes] | None = None, **options: Any) -> None:
-        """Send SyncGroup; `synced` reads the answer."""
+        """Send SyncGroup; `synced` reads the response."""
         request = self.sync_request(assignments, **options)
         self.connection.send(request, self.broker.version_for(SyncGroupRequest))
 
     def synced(self) -> Any:
-        """The answer to SyncGroup, whatever it is."""
+        """Read the response to SyncGroup, also an error."""
         answer = self.connection.receive(timeout_s=self.group.held_s)
         self.synchronised = self.synchronised or answer.error_code == ErrorCode.NONE
         return answer
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, **options: Any) -> Any:
-        """One SyncGroup and its answer, whatever it is."""
+        """Send one SyncGroup, and return the response, also an error."""
         self.begin_sync(assignments, **options)
         return self.synced()
 
     # ---- staying and leaving
 
     def heartbeat(self, generation: int | None = None) -> int:
-        """The error code of a Heartbeat, in the member's generation unless another is said."""
+        """The error code of a Heartbeat, in the member's generation unless another one is given."""
         at = self.generation if generation is None else generation
         return self.group.heartbeat(self.id, at, instance_id=self.instance_id)
 
     def identity(self) -> LeaveGroupRequest.MemberIdentity:
-        """How LeaveGroup names this member."""
+        """This member's entry in a LeaveGroup request."""
         return self._said().identity()
 
     def _skip_out_of_bounds(self) -> None:
-        """A session that the broker's bounds leave out cannot be had; that it keeps to its bounds is the business of GRP-02."""
+        """Skip where the broker's bounds exclude this session timeout. GRP-02 judges that the broker enforces its bounds."""
         described, needed = self.broker.subject.profile.configs, self.broker.requirement.needs.configs
         least = "group.min.session.timeout.ms"
         if least in needed and least not in described and least not in self.broker.subject.honoured:
@@ -453,7 +456,8 @@ class Member:
         return next((code for code in errors if code != ErrorCode.NONE), ErrorCode.NONE)
 
     def expect(self, code: int, what: str) -> None:
-        """What this member asked must have been agreed to."""
+        """Require that this member's request succeeded. Errors: Failed, or Skipped where the session timeout is out of
+        bounds."""
         if code == ErrorCode.INVALID_SESSION_TIMEOUT:
             self._skip_out_of_bounds()
         if code != ErrorCode.NONE:

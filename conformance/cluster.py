@@ -1,11 +1,11 @@
-"""The nodes of a target, observed and stopped one by one; all are restored at the end.
+"""The nodes of a target: observe them, stop them one by one, and restore all of them at the end.
 
     with cluster(broker) as nodes:
         topic = nodes.topic(1, 2)                # a partition on nodes 1 and 2; node 1 leads
         nodes.kill(1)
         nodes.await_state(topic, lambda state: state.leader == 2, "node 2 leads")
 
-The state of a partition is what Metadata of a live node reports. After a node was frozen or stopped, requests go to another one.
+The state of a partition comes from the Metadata of a live node. Requests go to nodes that are neither frozen nor stopped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NodeId
 
 SHOWN_WITHIN_S = 10.0
-"""What cannot be read by then, once a leader serves, is lost."""
+"""A record that cannot be read within this time, once a leader serves, counts as lost."""
 PATIENT_SESSION_MS = 30_000
 SESSION_MS = 6_000
 QUICK = {
@@ -44,26 +44,26 @@ QUICK = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "replica.lag.time.max.ms": str(LAG_MS),
 }
-"""Short bounds, for who leaves an ISR and for who counts as dead."""
+"""Short timeouts for a replica's removal from the ISR and for a broker's fencing."""
 PATIENT = QUICK | {"broker.session.timeout.ms": str(PATIENT_SESSION_MS)}
-"""Who is silent leaves the ISRs long before it counts as dead: so the two can be distinguished."""
+"""A silent broker leaves the ISRs long before it is fenced, so that a test can distinguish the two."""
 STATE_WITHIN_S = 60.0
-"""How long a state that the bounds above make come may take on a machine that is busy: also where a leader asks for a smaller
-ISR at a controller of before, which is frozen, and at the present one after 30 s (as in FORWARDED_WITHIN_S)."""
+"""How long a state that follows from these timeouts may take on a busy machine. Includes a leader that sends AlterPartition
+to an earlier, frozen controller, and to the active one only after 30 s (as in FORWARDED_WITHIN_S)."""
 WHOLE_WITHIN_S = 240.0
-"""How long it may take until every node reports one that has started: Kafka 4.0.2 took 140 s on two cores with a load of 60."""
+"""How long it may take until every node reports a started node: Kafka 4.0.2 took 140 s on two cores with a load of 60."""
 RETRY_S = 0.05
 """How long a writer waits after an error."""
 NO_ID = -1
 PREFERRED, UNCLEAN = 0, 1
 """Election types of ElectLeaders."""
 CONNECTION_LOST = "the connection"
-"""Stands in for an error code where no answer came."""
+"""A placeholder for the error code where no response came."""
 
 
 @contextmanager
 def cluster(broker: Broker) -> Generator[JudgedCluster]:
-    """The target's nodes; whatever was done to them is undone at the end."""
+    """The target's nodes. Every fault on them is undone at the end."""
     nodes = JudgedCluster(broker)
     try:
         yield nodes
@@ -72,22 +72,22 @@ def cluster(broker: Broker) -> Generator[JudgedCluster]:
 
 
 class JudgedCluster(DescribedCluster):
-    """The nodes of a target of which all live."""
+    """The nodes of a target, all of which run at first."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.addresses = self._await_whole()
-        """Node -> where clients reach it; all of them, also those that are down later."""
+        """Node -> its address for clients. Keeps nodes that are stopped later."""
         self.frozen: set[int] = set()
         self.down: set[int] = set()
         self.is_cut = False
         """Whether the network is cut."""
 
     def _await_whole(self) -> dict[int, tuple[str, int]]:
-        """The brokers, once all are there. What is judged has its own time after it.
+        """Wait until Metadata reports every broker, and return their addresses. Extends the deadline by this wait.
 
-        Skips where one does not come: a machine that is too busy for its heartbeats fences a broker that nothing was done to,
-        and one that does not come back from what was done to it has failed the requirement that did so (`mend`).
+        Skips where a broker is missing: it may be fenced because a busy machine delays its heartbeats, and a broker that does
+        not return from a fault has already failed the requirement that injected it (`mend`).
         """
         began_s = time.monotonic()
         self.broker.deadline.at_s += WHOLE_WITHIN_S
@@ -101,8 +101,8 @@ class JudgedCluster(DescribedCluster):
     def cast(self) -> tuple[int, int, int]:
         """Assign the roles: a leader and a follower for the faults, and a third node, which is the active controller.
 
-        A fault on a node that is not the active controller costs no election of another one. Where DescribeQuorum is not
-        served, Metadata names the active controller: so it is with ZooKeeper, where no ISR shrinks while that node is frozen.
+        A fault on a node that is not the active controller causes no controller election. Without DescribeQuorum, Metadata
+        names the active controller, as with ZooKeeper, where no ISR shrinks while that node is frozen.
         """
         ids = sorted(self.addresses)
         if len(ids) < 3:
@@ -118,7 +118,7 @@ class JudgedCluster(DescribedCluster):
 
     @contextmanager
     def paused(self, *nodes: int) -> Generator[Moment]:
-        """Freeze nodes for a while. What only holds while they are in the ISRs still is seen in a `Moment`."""
+        """Freeze nodes for the duration of the block. Observations that need them still in the ISRs belong into a `Moment`."""
         self.pause(*nodes)
         try:
             yield Moment()
@@ -126,7 +126,7 @@ class JudgedCluster(DescribedCluster):
             self.resume(*(set(nodes) & self.frozen))
 
     def pause(self, *nodes: int) -> None:
-        """Freeze nodes: their sockets stay, and nothing answers."""
+        """Freeze nodes: their sockets stay open, and they answer nothing."""
         self._leave(nodes)
         self.frozen |= set(nodes)
         for node in nodes:
@@ -135,21 +135,21 @@ class JudgedCluster(DescribedCluster):
     def freeze_out(self, topic: Topic, follower: int, value: bytes) -> State:
         """Freeze a follower, write a record with acks=1, and wait until the follower is out of the ISR.
 
-        A follower lags behind only where there is something to fetch. It may have this record still: a fetch that waited at
-        the leader is answered by it, and the follower receives the answer when it goes on.
+        A follower lags only where there is a record to fetch. It may still get this record: the leader answers a waiting
+        fetch with it, and the follower reads the response once it resumes.
         """
         self.pause(follower)
         self.broker.append(topic, batch(value), acks=1)
         return self.await_state(topic, lambda state: follower not in state.isr, f"node {follower} is not in sync")
 
     def resume(self, *nodes: int) -> None:
-        """Let frozen nodes go on."""
+        """Resume frozen nodes."""
         for node in nodes:
             self.broker.target.resume(node)
         self.frozen -= set(nodes)
 
     def kill(self, *nodes: int) -> None:
-        """End nodes at once."""
+        """Kill nodes."""
         self._leave(nodes)
         self.down |= set(nodes)
         for node in nodes:
@@ -157,19 +157,19 @@ class JudgedCluster(DescribedCluster):
         self.frozen -= set(nodes)
 
     def lose_power(self, node: int) -> None:
-        """End a node at once, and take the bytes that it has not yet flushed."""
+        """Kill a node, and discard the bytes that it has not flushed."""
         self._leave([node])
         self.down.add(node)
         self.broker.target.power_loss([node])
 
     def stop(self, node: int) -> None:
-        """End a node in good order; returns when it is gone."""
+        """Shut a node down cleanly; returns when its process has ended."""
         self._leave([node])
         self.down.add(node)
         self.broker.target.stop(node)
 
     def stop_during(self, node: int, work: Callable[[], None]) -> None:
-        """End a node in good order while something else goes on; returns when both are done."""
+        """Shut a node down cleanly while `work` runs; returns when both are done."""
         leaving = threading.Thread(target=self.broker.target.stop, args=(node,), daemon=True)
         self._leave([node])
         leaving.start()
@@ -181,23 +181,24 @@ class JudgedCluster(DescribedCluster):
             self.down.add(node)
 
     def restart(self, *nodes: int) -> None:
-        """Start nodes that are down, and wait until every node knows them."""
+        """Start nodes that are down, and wait until every node reports them."""
         for node in nodes:
             self.broker.target.restart(node, wait=False)
         self.down -= set(nodes)
         self.await_known(*nodes)
 
     def configure(self, node: int, changes: Mapping[str, str]) -> None:
-        """End a node in good order and start it with other broker properties; waits until every node knows it."""
+        """Shut a node down cleanly, start it with other broker properties, and wait until every node reports it."""
         self.stop(node)
         self.broker.target.config(node, changes)
         self.down.discard(node)
         self.await_known(node)
 
     def cut_off(self, node: int) -> None:
-        """Cut a node off from the others, and from the ZooKeeper, where one coordinates them. The suite still reaches every one.
+        """Cut the network between a node and the others, and ZooKeeper, where one coordinates them. The suite still reaches
+        every node.
 
-        Skips where the ZooKeeper is not on the network that the target cuts: the node would be led by it as before.
+        Skips where ZooKeeper is not on the network that the target cuts: the node would stay registered there.
         """
         others = [other for other in self.addresses if other != node]
         if self.broker.subject.by_zookeeper:
@@ -208,14 +209,14 @@ class JudgedCluster(DescribedCluster):
         self.broker.target.partition([[node], others])
 
     def join(self) -> None:
-        """Join the network again."""
+        """Heal the network between the nodes."""
         self.broker.target.heal()
         self.is_cut = False
 
     def mend(self) -> None:
-        """Whole again: every node runs, and every node knows all of them.
+        """Undo every fault, and wait until each node runs and reports all of them.
 
-        Errors: Failed where a node does not come back.
+        Errors: Failed where a node does not return.
         """
         if not self.frozen and not self.down and not self.is_cut:
             return
@@ -231,7 +232,7 @@ class JudgedCluster(DescribedCluster):
         self.broker.subject.incomplete = ""
 
     def _leave(self, nodes: Any) -> None:
-        """Ask other nodes than these from now on."""
+        """Close the connections to these nodes, and send later requests to others."""
         gone = {self.addresses[node] for node in nodes}
         self.broker.hang_up(gone)
         left = [node for node in sorted(self.addresses) if node not in self.frozen | self.down | set(nodes)]
@@ -243,18 +244,18 @@ class JudgedCluster(DescribedCluster):
     # ---- looking
 
     def address(self, node: int) -> tuple[str, int]:
-        """Where clients reach a node."""
+        """The address of a node for clients."""
         if node not in self.addresses:
             raise Failed(f"node {node} is not among the brokers {sorted(self.addresses)} that Metadata reported")
         return self.addresses[node]
 
     def node_at(self, address: tuple[str, int]) -> int:
-        """The node that clients reach at an address, as that of a coordinator."""
+        """The node with this address for clients, for instance a coordinator's."""
         return only([node for node, place in self.addresses.items() if place == address], f"node at {address}")
 
     @property
     def reachable(self) -> list[int]:
-        """The nodes that were not hurt, or have been mended."""
+        """The nodes that are neither frozen nor down."""
         return [node for node in sorted(self.addresses) if node not in self.frozen | self.down]
 
     def living(self, via: int | None = None) -> list[int]:
@@ -265,12 +266,13 @@ class JudgedCluster(DescribedCluster):
         return {one.node_id: (one.host, one.port) for one in self.broker.metadata([], to=to).brokers}
 
     def _whole(self) -> dict[int, tuple[str, int]] | None:
-        """The brokers, once there are as many as at the target's start: one that was frozen comes back by itself."""
+        """The brokers, once Metadata reports as many as at the target's start; else None. A broker that was frozen returns by
+        itself."""
         living = self._living()
         return living if len(living) >= self.broker.subject.nodes else None
 
     def await_known(self, *nodes: int) -> None:
-        """Wait until every node that runs reports these nodes."""
+        """Wait until every reachable node reports these nodes."""
         for witness in self.reachable:
             self.broker.eventually(
                 lambda witness=witness: self._reports(witness, nodes),
@@ -279,19 +281,19 @@ class JudgedCluster(DescribedCluster):
             )
 
     def _reports(self, witness: int, nodes: Collection[int]) -> bool:
-        """Whether a node reports these. Errors: Failed where one has ended by itself: it does not come back."""
+        """Whether a node reports these nodes. Errors: Failed where one of them has ended by itself, as it will not return."""
         if ended := [node for node in nodes if node not in self.down and self.broker.subject.has_ended(node)]:
             raise Failed(f"node {ended[0]} has ended by itself")
         return self.try_living(witness) >= set(nodes)
 
     def try_living(self, via: int) -> set[int]:
-        """The brokers that a node reports; none while it does not answer."""
+        """The brokers that a node reports; empty while it does not answer."""
         with suppress(Failed):
             return set(self.living(via))
         return set()
 
     def state(self, topic: Topic, via: int | None = None) -> State:
-        """Partition 0 as Metadata reports it, asked of one node or of any."""
+        """The state of partition 0, from the Metadata of node `via`, or of the default one."""
         asked = [MetadataRequest.MetadataRequestTopic(name=topic.name)]
         answer = self.broker.metadata(asked, to=self.address(via) if via is not None else None)
         found = only(only(answer.topics, f"entry for {topic.name}").partitions, "partition")
@@ -300,7 +302,7 @@ class JudgedCluster(DescribedCluster):
     def await_state(
         self, topic: Topic, wanted: Callable[[State], bool], what: str, *, within_s: float = STATE_WITHIN_S
     ) -> State:
-        """Wait until the partition is in a state; gives the first such state that was seen."""
+        """Wait until partition 0 is in a wanted state, and return the first such state."""
 
         def found() -> State | None:
             with suppress(Failed):
@@ -317,12 +319,12 @@ class JudgedCluster(DescribedCluster):
         return self.await_state(topic, lambda state: state.isr == frozenset(nodes), f"{sorted(nodes)} are in sync")
 
     def await_leader(self, topic: Topic, *nodes: int, above: int = NO_ID) -> State:
-        """Wait until one of these nodes leads, in an epoch above the given one, and serves."""
+        """Wait until one of these nodes leads partition 0, in an epoch above the given one, and serves it."""
         reported = " or ".join(map(str, nodes))
         state = self.await_state(topic, lambda one: one.leader in nodes and one.epoch > above, f"node {reported} leads")
 
         def learned() -> bool:
-            """A leader that serves reads before it knows that it leads may refuse a write."""
+            """Whether the leader itself reports this epoch: before, it may serve reads and refuse writes."""
             with suppress(Failed):
                 known = self.state(topic, via=state.leader)
                 return (known.leader, known.epoch) == (state.leader, state.epoch) or known.epoch > state.epoch
@@ -334,11 +336,11 @@ class JudgedCluster(DescribedCluster):
 
     @built_on("MET-08")
     def await_leaderless(self, topic: Topic) -> State:
-        """Wait until Metadata says that no replica leads the partition."""
+        """Wait until Metadata reports that no replica leads the partition."""
         return self.await_state(topic, lambda state: state.leader == NO_ID, "no replica leads")
 
     def await_served(self, topic: Topic) -> None:
-        """Wait until the leader answers for the partition, and knows its high watermark."""
+        """Wait until the leader serves the partition, and its high watermark has reached the log's end, if it can."""
 
         def served() -> bool:
             with suppress(Failed):
@@ -346,7 +348,8 @@ class JudgedCluster(DescribedCluster):
             return False
 
         def shows_all() -> bool:
-            """Where ListOffsets gives the log end, a new leader may show less until its followers have asked for more."""
+            """Whether the high watermark has reached the end that ListOffsets reports: a new leader's may lag until its
+            followers fetch."""
             with suppress(Failed):
                 shown = self.broker.fetch(topic, self.broker.start_offset(topic)).high_watermark
                 return shown >= self.broker.end_offset(topic)
@@ -359,7 +362,8 @@ class JudgedCluster(DescribedCluster):
     # ---- topics and records
 
     def topic(self, *replicas: int, configs: Mapping[str, str] | None = None, in_sync: int = 1) -> Topic:
-        """A topic of one partition on these nodes, all in sync; the first one leads. `in_sync` is its min.insync.replicas."""
+        """Create a topic of one partition on these nodes, all in sync; the first one leads. `in_sync` is its
+        min.insync.replicas."""
         name = self.broker.unused_name()
         pinned = self.broker.subject.profile.pinned
         given = pinned | {"retention.ms": "-1", "min.insync.replicas": str(in_sync)} | dict(configs or {})
@@ -382,7 +386,7 @@ class JudgedCluster(DescribedCluster):
         return topic
 
     def reassign(self, topic: Topic, *replicas: int, cancel: bool = False) -> Any:
-        """AlterPartitionReassignments of partition 0; gives the partition's result, whatever it is."""
+        """Send AlterPartitionReassignments for partition 0, and return the partition's result, also an error."""
         table = AlterPartitionReassignmentsRequest
         partition = table.ReassignablePartition(
             partition_index=0, replicas=None if cancel else [*map(NodeId, replicas)]
@@ -398,7 +402,7 @@ class JudgedCluster(DescribedCluster):
         return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
 
     def elect(self, topic: Topic, kind: int = PREFERRED) -> int:
-        """ElectLeaders for partition 0; gives its error code."""
+        """Send ElectLeaders for partition 0, and return its error code."""
         asked = ElectLeadersRequest.TopicPartitions(topic=topic.name, partitions=[0])
         request = ElectLeadersRequest(election_type=kind, topic_partitions=[asked], timeout_ms=30_000)
         answer = self.broker.call(request, timeout_s=30)
@@ -408,7 +412,7 @@ class JudgedCluster(DescribedCluster):
 
     @built_on("REP-05")
     def await_fenced(self, *nodes: int) -> None:
-        """Wait until no node that is reached names these in Metadata."""
+        """Wait until no reachable node reports these nodes in Metadata."""
         self.broker.eventually(
             lambda: not any({*nodes} & {*self.living(witness)} for witness in self.reachable),
             f"node {' and '.join(map(str, nodes))} is fenced",
@@ -416,14 +420,15 @@ class JudgedCluster(DescribedCluster):
         )
 
     def lead(self, topic: Topic, node: int) -> State:
-        """Let another replica lead, without a fault, and wait until it serves."""
+        """Move the leadership to another replica, without a fault, and wait until it serves."""
         before = self.state(topic)
         self.change_leader(topic, node)
         return self.await_leader(topic, node, above=before.epoch)
 
     @built_on("ELE-04")
     def change_leader(self, topic: Topic, node: int) -> None:
-        """Let another replica lead, without a fault: make it the preferred one, elect, and wait until it is known."""
+        """Move the leadership to another replica, without a fault: make it preferred, send ElectLeaders, and wait until
+        Metadata reports it."""
         before = self.state(topic)
         self.reorder(topic, node, *(other for other in before.replicas if other != node))
         self.broker.expect_error(self.elect(topic), ErrorCode.NONE, what="the preferred leader's election")
@@ -431,12 +436,12 @@ class JudgedCluster(DescribedCluster):
 
     @built_on("ELE-14")
     def reorder(self, topic: Topic, *order: int) -> None:
-        """Let the same replicas have another order, and wait until they have it."""
+        """Reassign the same replicas in another order, and wait until Metadata reports it."""
         self.broker.expect_error(self.reassign(topic, *order).error_code, ErrorCode.NONE, what="another order")
         self.await_state(topic, lambda one: one.replicas == order, f"the replicas are in the order {order}")
 
     def write(self, topic: Topic, writes: Writes) -> None:
-        """One record with acks=-1 to the present leader; the outcome is recorded in `writes`."""
+        """Write one record with acks=-1 to the present leader, and record the outcome in `writes`."""
         value = writes.value()
         try:
             leader = self.state(topic).leader
@@ -454,7 +459,7 @@ class JudgedCluster(DescribedCluster):
             writes.errors.append(int(result.error_code))
 
     def write_some(self, topic: Topic, writes: Writes, acknowledged: int) -> None:
-        """Go on until so many more records were acknowledged."""
+        """Write until `acknowledged` more records are acknowledged."""
         wanted = len(writes.acknowledged) + acknowledged
         until = time.monotonic() + STATE_WITHIN_S
         while len(writes.acknowledged) < wanted:
@@ -467,9 +472,9 @@ class JudgedCluster(DescribedCluster):
                 time.sleep(RETRY_S)
 
     def expect_kept(self, topic: Topic, writes: Writes) -> None:
-        """Every record that was acknowledged lies at the offset that was reported, and nothing else than what was sent.
+        """Require that each acknowledged record is at its reported offset, and that the log holds only records that were sent.
 
-        A leader that has just been elected may know of less than is committed, until its followers ask for more.
+        Retries for a while: a new leader's high watermark may lag until its followers fetch.
         """
         stored: dict[int, bytes | None] = {}
         lost: list[bytes] = []
@@ -488,7 +493,7 @@ class JudgedCluster(DescribedCluster):
         self.broker.expect(not strange, "nothing else than what was sent is in the log")
 
     def expect_leader_named(self, topic: Topic, reported: tuple[int, int], endpoints: Collection[Any]) -> None:
-        """An answer names the leader of partition 0, its epoch, and where it is reached (KIP-951)."""
+        """Require that a response names the leader of partition 0, its epoch and its address (KIP-951)."""
         state = self.state(topic)
         self.broker.expect_equal("the leader and epoch that are named", reported, (state.leader, state.epoch))
         places = {one.node_id: (one.host, one.port) for one in endpoints}

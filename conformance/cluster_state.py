@@ -1,4 +1,4 @@
-"""What is known of a partition that several nodes have: its state, and what a client wrote to it."""
+"""A replicated partition as its clients see it: its state, and the outcomes of their writes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class State:
 
 @dataclass
 class Writes:
-    """What a client wrote with acks=-1, one record after the other, and what it received."""
+    """The records that a client wrote with acks=-1, one after the other, and their outcomes."""
 
     sent: list[bytes] = field(default_factory=list[bytes])
     acknowledged: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Value -> its offset."""
+    """Value -> the offset of its acknowledgement."""
     errors: list[int | str] = field(default_factory=list[int | str])
 
     def value(self) -> bytes:
-        """Another value to write."""
+        """The next value to write; recorded as sent."""
         self.sent.append(b"%d" % len(self.sent))
         return self.sent[-1]

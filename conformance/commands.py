@@ -192,7 +192,7 @@ def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
 
 
 def _summarize(found: Run, path: Path | None) -> None:
-    """The run in Markdown: in the file that was asked for, and at the end of the one that GitHub shows with the job."""
+    """Write the run's Markdown summary to `path`, and append it to the file that GitHub shows with the job."""
     from conformance.report.markdown import summary
 
     try:
@@ -207,7 +207,8 @@ def _summarize(found: Run, path: Path | None) -> None:
 
 
 def _report(judgement: Judgement) -> None:
-    """One JSON line for a requirement; where an id comes twice, because it was found to end the target, the last counts."""
+    """Print one JSON line for a requirement. Where an id comes twice, because the requirement ended the target, the last
+    counts."""
     record = judgement.requirement
     print_line(
         {
@@ -224,7 +225,7 @@ def _report(judgement: Judgement) -> None:
 
 
 def _show(found: Run, folder: Path, verbose: bool) -> None:
-    """The run in the terminal, and where its page lies."""
+    """Print the run in the terminal, and the path of its HTML page."""
     from conformance import report
     from conformance.report.terminal import show, show_verdict
 
@@ -237,7 +238,7 @@ def _show(found: Run, folder: Path, verbose: bool) -> None:
 
 
 def _confirm(runs: list[Run]) -> None:
-    """Write into the catalogue what passed in all runs."""
+    """Write into the catalogue which requirements passed in all runs."""
     from conformance.requirement import confirm
 
     judged = {j.requirement.id for one in runs for j in one.judgements if j.verdict in ("pass", "fail", "tolerated")}
@@ -443,7 +444,7 @@ def _named(kinds: type[Kinds], name: str, option: str) -> Kinds:
 
 
 def _expected(path: Path | None) -> list[Expectation]:
-    """What a file of expected failures says. Those that have expired are named: they excuse nothing."""
+    """The entries of a file of expected failures. Prints those that have expired, which excuse nothing."""
     from conformance.expectations import read
     from conformance.requirement import catalogue
 

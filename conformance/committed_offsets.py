@@ -1,4 +1,4 @@
-"""Committing offsets and asking for them: one way to say it in every version, with topics by name or by id."""
+"""Commit and fetch offsets: one interface for every version, with topics by name or by id."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from reference.protocol.messages.offset_delete import OffsetDeleteRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 
 TOPICS_BY_ID = 10
-"""The version of OffsetCommit and OffsetFetch from which on topics are named by their ids (KIP-848)."""
+"""The first version of OffsetCommit and OffsetFetch that names topics by their ids (KIP-848)."""
 SEVERAL_GROUPS = 8
-"""The version of OffsetFetch from which on it asks for several groups (KIP-709)."""
+"""The first version of OffsetFetch for several groups (KIP-709)."""
 NOTHING = -1
-"""The offset of a partition for which nothing is committed."""
+"""The offset that is reported for a partition without a committed offset."""
 
 TopicPartition = tuple[Topic, int]
 
@@ -56,7 +56,7 @@ def commit(
     to: tuple[str, int] | None = None,
     **who: Any,
 ) -> dict[TopicPartition, int]:
-    """OffsetCommit at the group's coordinator; gives the error code of each partition, in the order of the answer."""
+    """Send OffsetCommit to the group's coordinator, and return the error code of each partition, in the response's order."""
     of_member = version is None and bool(who.get("member_id"))
     version = broker.version_for(OffsetCommitRequest, version)
     if of_member and version < MEMBERS_COMMIT:
@@ -71,14 +71,14 @@ def commit(
 def commit_one(
     broker: Broker, group: str, topic: Topic, offset: int, *, partition: int = 0, version: int | None = None, **who: Any
 ) -> int:
-    """OffsetCommit for one partition; gives its error code."""
+    """Send OffsetCommit for one partition, and return its error code."""
     found = commit(broker, group, {(topic, partition): offset}, version=version, **who)
     return only(list(found.values()), "partition in the answer to OffsetCommit")
 
 
 @built_on("BAS-08")
 def expect_committed(broker: Broker, group: str, offsets: Mapping[TopicPartition, Committed | int], **who: Any) -> None:
-    """Commit what must be taken; a coordinator that is still loading is asked again."""
+    """Commit offsets, which must succeed. Retries while the coordinator is loading."""
 
     def committed() -> bool:
         codes = set(commit(broker, group, offsets, **who).values())
@@ -100,7 +100,8 @@ def fetch_request(
     member_id: str | None = None,
     member_epoch: int = -1,
 ) -> OffsetFetchRequest:
-    """OffsetFetch for groups; None asks for all that a group has committed. Below v8 it takes one group only."""
+    """An OffsetFetch request for groups; None requests all partitions that a group has committed. Skips several groups below
+    v8."""
     if version >= SEVERAL_GROUPS:
         return fetch_offsets_request(
             groups, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
@@ -122,7 +123,8 @@ def committed(
     as_reported: bool = False,
     **who: Any,
 ) -> Found:
-    """What OffsetFetch reports about a group's partitions, or about all; `known` are the topics that may come then."""
+    """The OffsetFetch response for some of a group's partitions, or for all (None); `known` are the topics that may then
+    appear."""
     found = committed_of(
         broker, {group: partitions}, known=known, version=version, to=to, as_reported=as_reported, **who
     )
@@ -142,10 +144,10 @@ def committed_of(
     as_reported: bool = False,
     **who: Any,
 ) -> dict[str, Found]:
-    """The same of several groups, which must have one coordinator.
+    """The OffsetFetch responses for several groups, which must share a coordinator.
 
-    Unless it is asked for `as_reported`, GROUP_ID_NOT_FOUND counts as nothing committed (OFF-02 judges it), and null metadata
-    as the empty ones (OFF-32 does).
+    Unless `as_reported`, GROUP_ID_NOT_FOUND counts as no committed offsets (OFF-02 judges it), and null metadata as empty
+    (OFF-32 judges it).
     """
     version = broker.version_for(OffsetFetchRequest, version)
     request = fetch_request(broker, groups, version, **who)
@@ -178,7 +180,7 @@ def _found(reported: Any, named: Names, as_reported: bool) -> Found:
 
 
 def expect_offset(broker: Broker, group: str, topic: Topic, offset: int, what: str, *, partition: int = 0) -> None:
-    """What is committed for a partition, -1 for nothing; a coordinator that is still loading is asked again."""
+    """Require this committed offset for a partition; -1 for none. Retries while the coordinator is loading."""
 
     def reported() -> Found | None:
         found = committed(broker, group, [(topic, partition)])
@@ -191,10 +193,10 @@ def expect_offset(broker: Broker, group: str, topic: Topic, offset: int, what: s
 
 
 def await_offset(broker: Broker, group: str, topic: Topic, offset: int, what: str, *, within_s: float = 0.0) -> None:
-    """Wait until this offset is reported, as after a fail-over.
+    """Wait until OffsetFetch reports this offset, for instance after a failover.
 
-    A coordinator that has just been elected reports what is below its high watermark, which may lag for a moment behind what
-    was acknowledged (REP-12): so it may report an earlier offset, or none, at first.
+    A new coordinator loads only the records below its high watermark, which may lag behind the acknowledged ones (REP-12). So
+    at first it may report an earlier offset, or none.
     """
 
     def reported() -> bool:
@@ -210,7 +212,7 @@ def await_offset(broker: Broker, group: str, topic: Topic, offset: int, what: st
 def delete_offsets(
     broker: Broker, group: str, partitions: Collection[TopicPartition]
 ) -> tuple[int, dict[TopicPartition, int]]:
-    """OffsetDelete; gives the error code of the request, and those of the partitions."""
+    """Send OffsetDelete, and return the error codes of the request and of the partitions."""
     table = OffsetDeleteRequest
     topics: dict[Topic, list[Any]] = {}
     for topic, partition in partitions:
@@ -224,14 +226,14 @@ def delete_offsets(
 
 
 class Names:
-    """Finds the topics that an answer reports, by name or, where the version does so, by id."""
+    """The requested topics, by name or, where the version uses ids, by id."""
 
     def __init__(self, topics: Any, version: int) -> None:
         self.by_id = version >= TOPICS_BY_ID
         self.topics: dict[str | UUID, Topic] = {topic.id if self.by_id else topic.name: topic for topic in topics}
 
     def topic(self, reported: Any) -> Topic:
-        """The topic of an entry. Errors: Failed for one that was not asked for."""
+        """The topic of a response's entry. Errors: Failed for a topic that was not requested."""
         key = reported.topic_id if self.by_id else reported.name
         if key not in self.topics:
             raise Failed(f"an answer reports topic {key}, which was not asked for")

@@ -1,10 +1,10 @@
-"""Members of KIP-848 consumer groups: they say by heartbeats what they want, and receive what they have.
+"""Members of KIP-848 consumer groups: their heartbeats carry the subscription, and the responses their assignment.
 
     one, other = Consumer(broker, group, [topic]), Consumer(broker, group, [topic])
-    settle(one, other)              # they beat until every partition of their topics belongs to one of them
+    settle(one, other)              # send heartbeats until each partition of their topics is assigned
 
-A consumer does what clients do: it gives up what it is asked to give up and says so with its next heartbeat. What it holds
-is what it received last and what it has not yet said to have given up: no two consumers may hold a partition.
+A consumer behaves as clients do: it revokes partitions on request, and reports that with its next heartbeat. It holds its
+last assignment and the partitions whose revocation it has not yet reported. No two consumers may hold one partition.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHe
 REBALANCE_MS = 60_000
 SESSION, SESSION_MS = "group.consumer.session.timeout.ms", 45_000
 LEAST_SESSION_S = 1.0
-"""No broker that describes a shorter session can be asked in time: what it puts out in less is a failure."""
+"""The shortest session timeout that excuses a slow suite: a member fenced sooner is the target's failure."""
 STABLE = "Stable"
 STATES = {"Empty", "Assigning", "Reconciling", STABLE, "Dead"}
 CHOSEN_BY_CLIENT = 1
-"""The version of ConsumerGroupHeartbeat from which on a member names itself (KIP-1082)."""
+"""The first version of ConsumerGroupHeartbeat in which a member generates its own member id (KIP-1082)."""
 BEAT_S = 0.05
-"""How often consumers that wait for something beat: more often than any client, to lose no time."""
+"""The heartbeat interval of consumers that wait for something: shorter than any client's, to lose no time."""
 SETTLED_WITHIN_S = 30.0
 UNCHANGED_S = 2.5
-"""What has not changed for so long is taken for settled, where the target does not describe groups: Kafka makes a new
-assignment at most every second."""
+"""An assignment that is unchanged for so long counts as settled, where the target does not describe groups: Kafka computes a
+new assignment at most every second."""
 HEARTBEAT, DESCRIBE = {"ConsumerGroupHeartbeat": 0}, {"ConsumerGroupHeartbeat": 0, "ConsumerGroupDescribe": 0}
 REGEX = {"ConsumerGroupHeartbeat": 1}
 
 
 def unused_group(broker: Broker) -> str:
-    """A group id that no member has used, and whose coordinator answers."""
+    """An unused group id, whose coordinator answers."""
     return Group(broker, is_classic=False).name
 
 
 def partitions_of(*topics: Topic) -> set[Owned]:
-    """All partitions of some topics."""
+    """All partitions of these topics."""
     return {(topic.id, partition) for topic in topics for partition in range(topic.partitions)}
 
 
 class HeartbeatFields(TypedDict, total=False):
-    """What a consumer's full heartbeats say beside its group, its topics and what it owns."""
+    """The optional fields of a consumer's full heartbeats."""
 
     regex: str | None
-    """The topics that it subscribes to by an expression."""
+    """A regular expression for the subscribed topics."""
     instance_id: str | None
     rack_id: str | None
     assignor: str | None
@@ -74,7 +74,7 @@ class HeartbeatFields(TypedDict, total=False):
 
 
 class Consumer:
-    """One member, or who wants to be one. What it received last stands in its fields."""
+    """A member of a group, also before it has joined. Its fields hold the values of its last responses."""
 
     def __init__(
         self,
@@ -97,24 +97,24 @@ class Consumer:
         self.id = (str(uuid.uuid4()) if self.version >= CHOSEN_BY_CLIENT else "") if id is None else id
         self.epoch = JOINING
         self.beaten_s = time.monotonic()
-        """When it last began to beat."""
+        """When the member last began a heartbeat."""
         self.assigned: set[Owned] = set()
         self.reported: set[Owned] = set()
-        """What it said last that it owns."""
+        """The partitions that the member last reported as owned."""
         self.address = broker.coordinator(group)
 
     def _session_s(self) -> float:
-        """For how long the broker may receive nothing from it."""
+        """The session timeout, in seconds."""
         held = self.broker.requirement.needs.configs.get(SESSION) or self.broker.subject.profile.configs.get(SESSION)
         return (number(held, SESSION) if held else SESSION_MS) / 1000
 
     @property
     def held(self) -> set[Owned]:
-        """What no other member may hold."""
+        """The partitions that no other member may hold."""
         return self.assigned | self.reported
 
     def request(self, **changed: Any) -> ConsumerGroupHeartbeatRequest:
-        """A full request: all that this member wants and owns, with some fields changed."""
+        """A full request: the subscription and the owned partitions, with some fields changed."""
         fields: dict[str, Any] = {
             "group_id": self.group, "member_id": self.id, "member_epoch": self.epoch, "instance_id": self.instance_id,
             "rack_id": self.rack_id, "rebalance_timeout_ms": self.rebalance_timeout_ms,
@@ -125,14 +125,14 @@ class Consumer:
         return ConsumerGroupHeartbeatRequest(**fields | changed)
 
     def ask(self, request: ConsumerGroupHeartbeatRequest | None = None, **changed: Any) -> Any:
-        """One heartbeat with whatever is said, and its answer; nothing is remembered."""
+        """Send one heartbeat, and return the response, also an error. Does not change the member's state."""
         said = request or self.request(**changed)
         connection = self.broker.connection(self.address)
-        connection.client_id = CLIENT_ID  # what the group is to report of it (CGH-20)
+        connection.client_id = CLIENT_ID  # the client id that the group must report (CGH-20)
         return self.broker.call(said, self.version, to=connection)
 
     def beat(self, *, full: bool = False, **changed: Any) -> Any:
-        """A heartbeat that must succeed: it carries what changed, and the member adopts the assignment of the answer."""
+        """Send a heartbeat with the changed fields, which must succeed, and adopt the assignment of the response."""
         if self.epoch == JOINING or full:
             request = self.request(**changed)
         else:
@@ -156,7 +156,7 @@ class Consumer:
         return answer
 
     def learn(self, answer: Any, owned: set[Owned]) -> None:
-        """Remember what an answer reports, after having said to own this."""
+        """Adopt the epoch and the assignment of the response to a heartbeat that reported `owned`."""
         self.reported = owned
         self.id, self.epoch = self.id or answer.member_id, answer.member_epoch
         if answer.assignment is not None:
@@ -164,7 +164,7 @@ class Consumer:
 
     @built_on("BAS-11")
     def join(self) -> Any:
-        """The first heartbeat; gives the answer."""
+        """Send the first heartbeat, and return the response."""
         self.epoch, self.assigned, self.reported = JOINING, set(), set()
         answer = self.beat(full=True)
         self._expect_joined()
@@ -172,12 +172,12 @@ class Consumer:
 
     @built_on("BAS-11")
     def _expect_joined(self) -> None:
-        """A member that was taken in has an epoch."""
+        """Fail where the member that joined has no epoch above 0."""
         if self.epoch <= JOINING:
             raise Failed(f"a heartbeat that joins {self.group} is agreed to with epoch {self.epoch}")
 
     def leave(self, epoch: int = LEAVING) -> Any:
-        """Leave, for good or for a while; gives the answer, which must be no error."""
+        """Leave, for good or for a while, which must succeed, and return the response."""
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group, member_id=self.id, member_epoch=epoch, instance_id=self.instance_id
         )
@@ -189,7 +189,7 @@ class Consumer:
 
 
 def reported_in(answer: Any) -> set[Owned]:
-    """The partitions of an answer's assignment; none where it reports none."""
+    """The partitions of a response's assignment; empty where it has none. Errors: Failed for one that is listed twice."""
     stated = assigned_partitions(answer)
     if len(set(stated)) != len(stated):
         failure = Failed(f"an assignment reports partitions twice: {sorted(stated)[:5]}")
@@ -199,7 +199,7 @@ def reported_in(answer: Any) -> set[Owned]:
 
 
 def expect_apart(broker: Broker, consumers: Sequence[Consumer]) -> None:
-    """No partition is held by two consumers."""
+    """Fail where two consumers hold one partition."""
     for one, other in itertools.combinations(consumers, 2):
         if both := one.held & other.held:
             broker.fail(f"{one.id} and {other.id} both hold {sorted(both)[:3]}")
@@ -213,10 +213,10 @@ def settle(
     what: str = "",
     within_s: float = 0.0,
 ) -> None:
-    """Let consumers beat until they are in one epoch, have said what they own, and own all that is wanted.
+    """Send heartbeats until the consumers are in one epoch, have reported their partitions, and own exactly the wanted ones.
 
-    Wanted are all partitions of `topics`, unless others are given. At no time may two consumers hold one partition. It may
-    take 30 seconds, unless said.
+    `wanted` defaults to all partitions of `topics`. Fails as soon as two consumers hold one partition. Waits up to 30 seconds
+    by default.
     """
     broker = consumers[0].broker
     all_of = partitions_of(*topics) if wanted is None else wanted
@@ -252,10 +252,10 @@ def settle(
 
 
 def is_stable(broker: Broker, group: str) -> bool | None:
-    """Whether the group says that it has nothing more to change; None for a target that does not describe groups, or not in
-    Kafka's words (CGH-20 judges them).
+    """Whether the group's state is Stable; None for a target that does not describe groups, or that reports a state unknown
+    to Kafka (CGH-20 judges it).
 
-    Without this, a group that has not begun to give a new member its share looks settled (assignments are made at intervals).
+    Without this check, a group that has not yet computed an assignment for a new member would look settled.
     """
     if ConsumerGroupDescribeRequest.KEY not in broker.subject.api_versions:
         return None
@@ -265,7 +265,7 @@ def is_stable(broker: Broker, group: str) -> bool | None:
 
 @built_on("BAS-11")
 def joined(broker: Broker, group: str, count: int, topics: Sequence[Topic], **options: Any) -> list[Consumer]:
-    """So many consumers of a group, which own all partitions of some topics."""
+    """`count` consumers of a group, which together own all partitions of these topics."""
     consumers = [Consumer(broker, group, topics, **options) for _ in range(count)]
     for consumer in consumers:
         consumer.join()
@@ -274,7 +274,7 @@ def joined(broker: Broker, group: str, count: int, topics: Sequence[Topic], **op
 
 
 def described(broker: Broker, *groups: str, version: int | None = None) -> list[Any]:
-    """What ConsumerGroupDescribe reports about groups."""
+    """The groups of a ConsumerGroupDescribe response."""
     answer = broker.call(
         ConsumerGroupDescribeRequest(group_ids=list(groups)), version, to=broker.coordinator(groups[0])
     )
@@ -282,12 +282,12 @@ def described(broker: Broker, *groups: str, version: int | None = None) -> list[
 
 
 def described_one(broker: Broker, group: str) -> Any:
-    """The same of one group."""
+    """The only group of a ConsumerGroupDescribe response for one."""
     return only(described(broker, group), "group in the answer to ConsumerGroupDescribe")
 
 
 def await_known(consumers: Sequence[Consumer], *, within_s: float = 0.0) -> None:
-    """Wait until the group's coordinator, which may be another node now, knows the consumers again."""
+    """Wait until the group's coordinator, which may now be another node, has loaded the group."""
     broker = consumers[0].broker
 
     def answered() -> bool:

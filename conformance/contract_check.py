@@ -1,7 +1,7 @@
-"""Tests an adapter (`exec:PATH`) by itself, against linearizability/targets/CONTRACT.md: one line for each thing it promises.
+"""Tests an adapter (`exec:PATH`) alone, against linearizability/targets/CONTRACT.md: one line for each promise.
 
-Each hook that the adapter lists is used once, and its effect is looked at from outside, as a client sees it. What a hook
-leaves behind is mended by `restart`, or by a fresh start of the adapter. What cannot be seen is said, never taken for granted.
+Each hook that the adapter lists is used once, and a client observes its effect from outside. Afterwards `restart`, or a fresh
+start of the adapter, repairs the nodes. An effect that cannot be observed is reported as unseen, never assumed.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ ANSWERS_WITHIN_S = 20.0
 FROZEN_FOR_S = 1.0
 LATEST, BROKER_RESOURCE = -1, 4
 NAMED_TOPICS: dict[type[Message], int] = {ProduceRequest: 12, ListOffsetsRequest: 11}
-"""The last versions that name topics."""
+"""The last versions that name topics, and do not use topic ids."""
 CLOCK_OFF_BY_S, CLOCK_TOLERANCE_S = 3600, 120
 CONFIG = {"message.max.bytes": "1048000"}
 
 
 class Check(BaseModel):
-    """One thing that was looked at."""
+    """The outcome of one check."""
 
     name: str
     state: Literal["ok", "missing", "broken"]
-    """broken: nothing can be judged here; missing: some targets, commands or requirements cannot be used."""
+    """broken: nothing can be judged; missing: some targets, commands or requirements cannot be used."""
     found: str = ""
     advice: str = ""
 
 
 class Wrong(Exception):
-    """The adapter does not do what it says."""
+    """The adapter does not keep a promise."""
 
 
 def check_contract(spec: str, folder: Path, opening: Callable[..., Any] | None = None) -> Iterator[Check]:
-    """One line for describe and start, one for each hook, and those about the end."""
+    """Check describe and start, each hook, then stop and the end of input; one `Check` each."""
     contract = _Contract((opening or open_target)(spec, folder=folder))
     try:
         yield contract.line("describe and start", contract.start, mended=False)
@@ -73,7 +73,7 @@ def check_contract(spec: str, folder: Path, opening: Callable[..., Any] | None =
 
 
 def cost(hook: str) -> str:
-    """What is not judged without a hook."""
+    """A sentence about the requirements that are not judged without a hook."""
     from conformance.requirement import catalogue
 
     areas = Counter(entry.requirement.area for entry in catalogue().values() if hook in entry.requirement.needs.hooks)
@@ -94,7 +94,7 @@ class _Contract:
         self.unwritable = False
 
     def line(self, name: str, look: Callable[[], str], *, mended: bool = True) -> Check:
-        """One check; afterwards every node answers again, where that can be had."""
+        """Run one check; `mended` makes every node answer again afterwards, where possible."""
         try:
             return Check(name=name, state="ok", found=look())
         except (Wrong, TargetError) as error:
@@ -104,7 +104,7 @@ class _Contract:
                 self._mend()
 
     def effects(self) -> dict[str, Callable[[], str]]:
-        """Hook -> what its effect is looked at by, those first that leave the least behind."""
+        """Hook -> the method that uses it and observes its effect; hooks with the smallest lasting effect come first."""
         return {
             "logs": self.logs, "pause": self.pause, "resume": self.resume, "partition": self.partition,
             "heal": self.heal, "restart": self.restart, "kill": self.kill, "stop": self.stop, "config": self.config,
@@ -255,7 +255,7 @@ class _Contract:
         return "the node is gone" + (", the others answer" if len(self.target.nodes) > 1 else "")
 
     def _cut(self, *, healed: bool) -> str:
-        """Whether the leader of two replicas gets acks=all beyond the cut, and again when it is healed."""
+        """Require that the cut prevents acknowledgement of acks=all, or, with `healed`, that healing restores it."""
         first, *rest = [node.id for node in self.target.nodes]
         if not rest:
             raise Wrong("a cluster of one node has no network between its nodes")
@@ -281,7 +281,7 @@ class _Contract:
             raise Wrong(f"{self.node.address} takes no connection: {error}") from error
 
     def _stored(self, configs: dict[str, str] | None = None, replicas: list[int] | None = None) -> str:
-        """A topic that the node leads, with one record; empty where none could be made."""
+        """The name of a new topic that the node leads, with one record; empty where none could be created."""
         topic = f"tidegauge-contract-{uuid.uuid4().hex[:8]}"
         if self.unwritable:
             return ""
@@ -303,7 +303,7 @@ class _Contract:
         return "" if self.unwritable else topic
 
     def _append(self, topic: str) -> str:
-        """Why one record was not acknowledged; empty where it was."""
+        """Append one record. The reason why it was not acknowledged; empty where it was."""
         try:
             answer = self._produce(topic)
         except (WireError, ValueError) as error:
@@ -327,7 +327,7 @@ class _Contract:
         return produced(self._call(produce_request({(topic, 0): batch(b"contract")}, timeout_ms=2_000)))
 
     def _eventually_end(self, topic: str) -> int:
-        """The log end offset as soon as it is 1; where it never is, the last that was given, 0 for an unknown topic."""
+        """Wait until the log end offset is 1, and return it; else the last offset that was returned, 0 for an unknown topic."""
         until = time.monotonic() + ANSWERS_WITHIN_S
         end = 0
         while end != 1 and time.monotonic() < until:
@@ -361,7 +361,7 @@ class _Contract:
             raise Wrong(f"{when}, but node {self.node.id} at {self.node.address} does not answer")
 
     def _mend(self) -> None:
-        """Let every node answer, for the next check; where the adapter's own hooks do not do it, by a fresh start."""
+        """Make every node answer for the next check: by the adapter's hooks, else by a fresh start."""
         with suppress(TargetError):
             self.target.revive()
         if not all(answers(node.host, node.port) for node in self.target.nodes):
@@ -371,7 +371,7 @@ class _Contract:
 
 
 def _is_closed(connection: socket.socket, within_s: float) -> bool:
-    """Whether the other side closes in time."""
+    """Whether the other side closes the connection within this time."""
     connection.settimeout(within_s)
     try:
         return not connection.recv(1)

@@ -1,4 +1,4 @@
-"""What one requirement says to a target: its connections, and requests in the versions that the target serves."""
+"""A requirement's connections to a target, and its requests in the versions that the target serves."""
 
 from __future__ import annotations
 
@@ -31,35 +31,35 @@ CLOSED_WITHIN_S = 5.0
 """How long a target may take to close a connection that it must close."""
 POLL_S = 0.1
 IDLE_S = 5.0
-"""A connection that was idle for so long may be closed by a broker: connections.max.idle.ms is ten minutes by default."""
+"""A connection that was idle for longer is checked for a close before its reuse (connections.max.idle.ms closes idle ones)."""
 CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
                "ListPartitionReassignments", "UpdateFeatures", "AlterUserScramCredentials")  # fmt: skip
-"""APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
+"""APIs that only the controller serves, unless brokers forward them (since KRaft; KIP-590)."""
 FORWARDED = (*CONTROLLERS, "DescribeQuorum", "AlterConfigs", "IncrementalAlterConfigs")
 """APIs that brokers of a KRaft cluster forward to the controller."""
 FORWARDED_WITHIN_S = 45.0
-"""How long a forwarded request may take where a node is frozen: a broker sends it to the controller that answered it last,
-and to another one once that has been silent for 30 s (NodeToControllerRequestThread; controller.socket.timeout.ms)."""
+"""How long a forwarded request may take where a node is frozen: a broker sends it to the last controller that answered, and
+to another one after 30 s without a response (NodeToControllerRequestThread; controller.socket.timeout.ms)."""
 AUTHENTICATING = ("SaslHandshake", "SaslAuthenticate")
-"""APIs with which a connection begins: a broker, or a proxy, may take what follows on it for a mechanism's own bytes."""
+"""APIs that begin a connection: a broker, or a proxy, may treat the bytes after them as the SASL mechanism's own."""
 ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_filter", "resource_types",
              "current_leader_epoch"}  # fmt: skip
-"""Fields that the schemas let a client leave out in silence, and without which it asks for something else."""
+"""Fields that the schemas mark as ignorable, but whose omission changes the request's meaning."""
 COORDINATED_BY = {GROUP: "offsets.topic.replication.factor", TRANSACTION: "transaction.state.log.replication.factor"}
-"""Key type -> how many replicas the topic of its coordinators has."""
+"""Key type -> the configuration with the replication factor of its coordinators' topic."""
 
 
 class Conversation(Observations):
-    """Each request is kept as evidence. A context manager: its connections are closed at the end."""
+    """Records each request as evidence. A context manager that closes its connections at the end."""
 
     def __init__(self, subject: Subject, record: Requirement, *, patience: float = 1.0, release: str = "") -> None:
         super().__init__(subject, record, patience=patience, release=release)
         self.entrance: tuple[str, int] | None = None
-        """Where requests go that any broker can answer; None: to the first bootstrap address."""
+        """The address for requests that any broker can answer; None for the first bootstrap address."""
         self.hurt: set[tuple[str, int]] = set()
-        """Addresses of nodes that are frozen or down: nothing is asked there."""
+        """The addresses of nodes that are frozen or down; no request goes there."""
         self.scattered: set[str] = set()
-        """Topics whose partitions have several leaders, although one was asked for."""
+        """Topics whose partitions have several leaders, although the assignment named one."""
         self._connections: list[BrokerConnection] = []
         self._by_address: dict[tuple[str, int], BrokerConnection] = {}
 
@@ -75,7 +75,7 @@ class Conversation(Observations):
             connection.close()
 
     def abandon(self) -> None:
-        """From another thread: every wait and every request of this requirement ends now."""
+        """End every wait and every request of this requirement at once. Called from another thread."""
         self.abandoned = True
         self.deadline.at_s = 0.0
         for connection in list(self._connections):
@@ -90,13 +90,14 @@ class Conversation(Observations):
 
     @property
     def target(self) -> Any:
-        """The open target, for its hooks (kill, restart, pause ...); the record's `hooks` say which are used."""
+        """The open target, for its hooks (kill, restart, pause ...). The record's `hooks` list those that the requirement
+        uses."""
         return self.subject.target
 
     def connect(
         self, address: tuple[str, int] | None = None, *, client_id: str | None = CLIENT_ID, timeout_s: float = 10.0
     ) -> BrokerConnection:
-        """A new connection, to the first bootstrap address unless another is given, as it is reached from here."""
+        """Open a connection to an address, by default `self.address`, translated by the target's address map."""
         where = self.reach(address or self.address)
         client_id = self.subject.client_id if client_id == CLIENT_ID else client_id
         connection = BrokerConnection(
@@ -106,18 +107,18 @@ class Conversation(Observations):
         return connection
 
     def reach(self, address: tuple[str, int]) -> tuple[str, int]:
-        """Where an advertised address can be reached from here."""
+        """The address under which this machine reaches an advertised one."""
         return getattr(self.target, "addresses", AddressMap()).reach(*address)
 
     def connection(self, address: tuple[str, int] | None = None) -> BrokerConnection:
-        """The standing connection to an address; a new one where the last was closed, or was left idle until the target did."""
+        """The shared connection to an address. Opens a new one where the last was closed by either side."""
         key = address or self.address
         if key not in self._by_address or self._by_address[key].is_over(IDLE_S):
             self._by_address[key] = self.connect(key)
         return self._by_address[key]
 
     def hang_up(self, addresses: Collection[tuple[str, int]]) -> None:
-        """Close the standing connections to some addresses; the next request to one of them opens a new one."""
+        """Close the shared connections to these addresses; the next request to one of them opens a new one."""
         for address in addresses:
             if address in self._by_address:
                 self._by_address.pop(address).close()
@@ -132,11 +133,11 @@ class Conversation(Observations):
         to: BrokerConnection | tuple[str, int] | None = None,
         timeout_s: float | None = None,
     ) -> Any:
-        """Send a request and read its answer, in the highest version that both sides know unless one is given.
+        """Send a request and return its response, by default in the highest version that both sides support.
 
-        `to` is a connection, or an address to which the standing connection is used. Without it a request that only the
-        controller answers goes to the controller, as admin clients do: brokers of a KRaft quorum forward it, others need not.
-        As they do, too, it is sent again where there is no controller yet: a target that has just started may elect one.
+        `to` is a connection, or an address, whose shared connection is used. Without it a request that only the controller
+        serves goes to the controller, as admin clients do: brokers of a KRaft quorum forward it, others need not. It is also
+        repeated on NOT_CONTROLLER, as clients do: a target that has just started may still elect one.
         """
         answer = self._call(request, version, to, timeout_s)
         until = time.monotonic() + READY_WITHIN_S * self.patience
@@ -154,7 +155,7 @@ class Conversation(Observations):
         timeout_s: float | None,
     ) -> Any:
         version = self.version_for(request, version)
-        # a fetch that shall not wait is as short as the profile allows; requirements about waiting say their own time
+        # a fetch without a wait gets the shortest one that the profile allows; requirements about waiting set their own
         least_ms = self.subject.profile.fetch_wait_ms
         if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
             request.max_wait_ms = least_ms
@@ -175,7 +176,7 @@ class Conversation(Observations):
     def _expect_sayable(self, request: Message, version: int) -> None:
         """Skips where the target does not serve the version, or the version lacks a field that the request needs.
 
-        Before the ranges are known, and of ApiVersions, anything may be sent.
+        Allows every request before the version ranges are known, and every ApiVersions.
         """
         table = type(request)
         if table is ApiVersionsRequest or not self.subject.api_versions:
@@ -189,7 +190,7 @@ class Conversation(Observations):
         self._expect_one_leader(request)
 
     def _expect_one_leader(self, request: Message) -> None:
-        """Skips where one request would ask one broker about partitions that several lead."""
+        """Skips where one request names partitions of several leaders."""
         asked: list[Any] = [*request.topic_data] if isinstance(request, ProduceRequest) else []
         if isinstance(request, FetchRequest | ListOffsetsRequest):
             asked = [*request.topics]
@@ -198,7 +199,7 @@ class Conversation(Observations):
         )
 
     def needs_one_leader(self, topics: Iterable[Topic]) -> None:
-        """Skips where a topic that is given more than once, for each of its partitions that are meant, has several leaders."""
+        """Skips where a topic that is listed more than once (once for each partition in use) has several leaders."""
         self._need_one_leader([topic.name for topic in topics])
 
     def _need_one_leader(self, names: Sequence[str]) -> None:
@@ -208,20 +209,20 @@ class Conversation(Observations):
             )
 
     def needs_config(self, name: str, value: str) -> None:
-        """Skips where the broker describes another value; one that it does not describe is taken for this one. What the record
-        asks for is in force."""
+        """Skips where the broker describes another value. Assumes this value where the broker describes none, or the record
+        needs the configuration, so that it is in force."""
         held = self.subject.profile.configs.get(name)
         if held not in (None, value) and name not in self.requirement.needs.configs:
             self.skip(f"needs {name}={value}; the target has {held}", Lack.CONFIGURATION)
 
     def needs_deletion(self) -> None:
-        """Skips where the broker deletes no topics."""
+        """Skips where delete.topic.enable is not true."""
         self.needs_config("delete.topic.enable", "true")
 
     def version_for(self, request: Message | type[Message], version: int | None = None) -> int:
-        """The version given, if the target advertises it; else the highest that both sides know and the target serves.
+        """The given version, or by default the highest that both sides support and the target serves.
 
-        Skips when there is none.
+        Skips where the target does not advertise or serve it.
         """
         table = request if isinstance(request, type) else type(request)
         lowest, highest = self.versions_of(table) if version is None else self._advertised(table)
@@ -239,8 +240,8 @@ class Conversation(Observations):
         return version
 
     def versions_of(self, request: type[Message]) -> tuple[int, int]:
-        """The range that the target advertises and this suite knows, without the versions that need a feature which is switched
-        off. Skips when there is none."""
+        """The versions that the target advertises and this suite supports, without those of a feature that is switched off.
+        Skips where none remains."""
         lowest, highest = self._advertised(request)
         name = APIS[request.KEY].name
         highest = min(highest, self.subject.profile.switched_off.get(name, highest + 1) - 1)
@@ -249,7 +250,7 @@ class Conversation(Observations):
         return lowest, highest
 
     def serves(self, request: type[Message]) -> bool:
-        """Whether some version of an API is advertised, and needs no feature that is switched off."""
+        """Whether the target advertises a version of an API that needs no switched-off feature."""
         lowest, _ = self.subject.api_versions.get(request.KEY, (0, -1))
         off = self.subject.profile.switched_off.get(APIS[request.KEY].name, lowest + 1)
         return request.KEY in self.subject.api_versions and lowest < off
@@ -265,7 +266,7 @@ class Conversation(Observations):
         return lowest, highest
 
     def versions_among(self, request: type[Message], *wanted: int) -> list[int]:
-        """Those of the versions that the target serves, and the one that helpers use."""
+        """The given versions that the target serves, and the version that helpers use."""
         lowest, highest = self.versions_of(request)
         return sorted({one for one in wanted if lowest <= one <= highest} | {self.version_for(request)})
 
@@ -278,13 +279,13 @@ class Conversation(Observations):
         auto_create: bool = False,
         to: BrokerConnection | tuple[str, int] | None = None,
     ) -> Any:
-        """A Metadata response; no topics (None) asks for all. Versions below 4 always allow auto-creation."""
+        """The Metadata response for these topics; None requests all topics. Versions below 4 always allow auto-creation."""
         version = self.version_for(MetadataRequest, version)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create or version < 4)
         return self.call(request, version, to=to)
 
     def controller(self) -> tuple[str, int]:
-        """The address of the node that Metadata names as the controller; any, where it names none, or one that is hurt.
+        """The address of the controller from Metadata; the default address where it names none, or a frozen or stopped node.
 
         Brokers of a KRaft cluster name one of themselves at random, which may be one that the requirement has frozen.
         """
@@ -294,7 +295,7 @@ class Conversation(Observations):
 
     @built_on("BAS-06")
     def coordinator(self, key: str, key_type: int = GROUP) -> tuple[str, int]:
-        """The address of the coordinator of a group or a transactional id, once it is there."""
+        """Wait for the coordinator of a group or a transactional id, and return its address."""
 
         def found() -> tuple[str, int] | None:
             version = self.version_for(FindCoordinatorRequest)
@@ -312,7 +313,8 @@ class Conversation(Observations):
             raise
 
     def _say_of_replicas(self, setting: str) -> None:
-        """A broker with a topic of more replicas than there are nodes has no coordinator: Kafka's default is three."""
+        """Note a replication factor of the coordinators' topic above the number of nodes: then no coordinator exists. Kafka's
+        default is 3."""
         wanted = self.subject.profile.configs.get(setting) or ""
         if wanted.isdecimal() and int(wanted) > self.subject.nodes:
             nodes = "1 node" if self.subject.nodes == 1 else f"{self.subject.nodes} nodes"
@@ -323,7 +325,7 @@ class Conversation(Observations):
     def expect_closed(
         self, connection: BrokerConnection, *, what: str = "the connection", may_answer: bool = False
     ) -> None:
-        """The target closes the connection and says nothing before; what it says is tolerated where it may."""
+        """Require that the target closes the connection without a response; with `may_answer` a response is tolerated."""
         said = connection.wait_closed(CLOSED_WITHIN_S)
         if said is None:
             raise Failed(f"{what} is still open after {CLOSED_WITHIN_S:g} s")
@@ -335,30 +337,30 @@ class Conversation(Observations):
         self.saw(f"{what} was closed without an answer")
 
     def expect_served(self, *, what: str = "another connection is served") -> None:
-        """A well-formed client on a new connection gets its answer: the broker is alive."""
+        """Require that the broker answers ApiVersions on a new connection."""
         self.expect(self.api_versions().error_code == ErrorCode.NONE, what)
 
     def api_versions(self) -> Any:
-        """The answer to ApiVersions on a new connection, in the version that the target was found to answer."""
+        """The response to ApiVersions on a new connection, in the version that the probe found to work."""
         version = self.subject.profile.asked_in
         with self.connect() as connection:
             return connection.call(NAMED if version >= FIRST_FLEXIBLE else ApiVersionsRequest(), version)
 
 
 def _refused_by_controller(request: Message, answer: Message) -> bool:
-    """Whether this is the answer of a broker that is not the controller to what only the controller does."""
+    """Whether a broker refused, with NOT_CONTROLLER, a request that only the controller serves."""
     return APIS[type(request).KEY].name in CONTROLLERS and ErrorCode.NOT_CONTROLLER in errors_in(answer)
 
 
 def _is_default(value: Any, default: Any) -> bool:
-    """Whether a field says nothing; a structure does where none of its fields does."""
+    """Whether a field has its default value, null or an empty list; a structure, whether all its fields do."""
     if isinstance(value, Message):
         return all(_is_default(getattr(value, each.name), each.default) for each in value.FIELDS)
     return value in (None, []) or value == default
 
 
 def unsayable(message: Any, version: int) -> Iterator[str]:
-    """The fields that a version does not carry, and without which the request would not ask what it is to ask."""
+    """The fields that a version lacks, and whose omission would change the meaning of the request."""
     for each in message.FIELDS:
         value = getattr(message, each.name)
         if version not in each.versions:

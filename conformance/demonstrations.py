@@ -1,7 +1,6 @@
-"""The other promises beside the suite, each shown once by its own command and kept in the same report.
+"""Demonstrations of the project's other promises: each is one command, whose result is kept in the suite's report.
 
-A demonstration is a command of this project that ends with one JSON object and an exit code. Its own verdict is reported; it is
-not judged again here.
+A demonstration is a command of this project that prints one JSON object last. The report has the verdict of its exit code.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from conformance.results import Demonstration, RunVerdict
 TIMEOUT_S = 600
 VERDICT_OF_EXIT_CODE = {0: RunVerdict.PASS, 1: RunVerdict.FAIL}
 SHOWN_KEYS = 12
-"""How many plain values of a command's summary the report shows."""
+"""The most values of a command's summary in the report."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What is shown, and by which command."""
+    """One demonstration: its title, and the arguments of its command."""
 
     title: str
     arguments: tuple[str, ...]
@@ -38,7 +37,7 @@ ALL = (
 
 
 def demonstrate(progress: Callable[[str], None]) -> Iterator[Demonstration]:
-    """Run each command in a process of its own; one that breaks or does not end is unknown, never a pass."""
+    """Run each command in its own process. A command that breaks or does not end in time is unknown, never a pass."""
     for shown in ALL:
         progress(f"{shown.title}: tidegauge {' '.join(shown.arguments)}")
         began = time.monotonic()
@@ -60,7 +59,7 @@ def demonstrate(progress: Callable[[str], None]) -> Iterator[Demonstration]:
 
 
 def _last_object(text: str) -> dict[str, Any]:
-    """The JSON object in the last line; without one the command said nothing that counts."""
+    """The JSON object in the last line; a command without one gets an `error` entry."""
     lines = text.strip().splitlines()
     try:
         found = json.loads(lines[-1]) if lines else None

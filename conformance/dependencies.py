@@ -1,14 +1,13 @@
-"""What requirements build on: where one fails, and one that it builds on fails too, it is *blocked* by that one.
+"""The requirements that others build on. A requirement that fails together with one it builds on is *blocked* by that one.
 
-`requires` in a record names what must hold before a requirement can be judged at all. What stands here is only used on its
-way: the offsets at which it reads, the generation in which its members beat. So it is judged all the same, and a pass is a
-pass. A failing step that a helper names (`broker.built_on`) is looked at first.
+`requires` in a record names what must hold before a requirement can be judged at all. The dependencies here are only steps of
+its test, for instance the offsets at which it reads. So the requirement is judged in any case, and a pass counts. The failed
+step that a helper names (`broker.built_on`) has precedence.
 
-Each pair was seen: a lie at the wire (`tidegauge bench suite`) of which the first speaks, and the other does not, fails both.
-A wider row would hide what a broker does wrong by itself behind something else that it does wrong.
+Each pair was observed: a lie at the wire (`tidegauge bench suite`) that only the first requirement is about fails both. A
+wider row would hide one defect of a broker behind another.
 
-Rows hold areas and single requirements. An area means those of its requirements that have no row above: no two build on
-each other.
+Rows hold areas and single requirements. An area means its requirements without a row above, so that no two build on each other.
 """
 
 from __future__ import annotations
@@ -111,12 +110,12 @@ USED_BY = {
     "TXN-06": "TXN-23",
     "CGH-18": "CGH-06 CGH-11 CGH-14 CGH-17 CGH-19 CGH-34 CGH-39 CGH-40 GAD-05 GAD-14",
 }
-"""Requirement -> areas and requirements that build on it."""
+"""Requirement -> the areas and requirements that build on it."""
 
 
 @cache
 def dependencies_of(id: str) -> tuple[str, ...]:
-    """What a requirement builds on."""
+    """The requirements that this one builds on."""
     above = takewhile(lambda used: used != id, USED_BY)
     by_area = {used for used in above if id[:3] in USED_BY[used].split()}
     return tuple(used for used, users in USED_BY.items() if used in by_area or id in users.split())

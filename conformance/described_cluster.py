@@ -1,4 +1,4 @@
-"""What a cluster says of a partition's replicas and of its metadata quorum, and what each of its nodes serves."""
+"""Partitions and the metadata quorum as the cluster describes them, and the log as each node serves it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 
 SERVED_WITHIN_S = 60.0
-"""How long a follower may take to serve what its leader has, on a machine that is busy."""
+"""How long a follower may take to serve its leader's records on a busy machine."""
 
 
 class DescribedCluster(ABC):
-    """The nodes of a target, asked through any of them."""
+    """The nodes of a target, queried through any of them."""
 
     broker: Broker
 
     @abstractmethod
     def address(self, node: int) -> tuple[str, int]:
-        """Where clients reach a node."""
+        """The address of a node for clients."""
 
     def described(self, topic: Topic) -> Any:
         """Partition 0 as DescribeTopicPartitions reports it, eligible leader replicas included."""
@@ -33,7 +33,7 @@ class DescribedCluster(ABC):
         return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
 
     def quorum(self) -> Any:
-        """The partition of the metadata's own topic, as DescribeQuorum reports it."""
+        """The partition of `__cluster_metadata`, from DescribeQuorum."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
         answer = self.broker.call(DescribeQuorumRequest(topics=[topic]))
@@ -41,7 +41,8 @@ class DescribedCluster(ABC):
         return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
 
     def log_from(self, topic: Topic, node: int, until: int) -> bytes:
-        """The log up to an offset as this very node serves it to consumers; a follower serves up to its own high watermark."""
+        """Wait until this node serves the log up to an offset, and return its bytes. A follower serves up to its high
+        watermark."""
 
         def served() -> bytes | None:
             data, offset = bytearray(), 0

@@ -1,4 +1,4 @@
-"""What this machine has, and what is missing for which target."""
+"""Checks of this machine: the installed software, and what each use or target lacks."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ USES = {
     "Apache Kafka as a target: kafka:VERSION": ("java",),
     "the specification, and histories on Spark: spec, --engine spark": ("java", "pyspark"),
 }
-"""What one may want of this machine -> the checks that it needs."""
+"""Use of this machine -> the checks that it needs."""
 
 
 class Use(NamedTuple):
-    """Something that one may want of this machine, and what must be done before."""
+    """One use of this machine, and the steps that must come before it."""
 
     name: str
     obstacles: list[str]
 
 
 def uses(checks: list[Check]) -> list[Use]:
-    """What this machine can be used for, by what was found."""
+    """The uses of this machine, with the obstacles that the checks found."""
     lacking = {check.name: check.advice or check.found for check in checks if check.state != "ok"}
     return [Use(name, [lacking[each] for each in needed if each in lacking]) for name, needed in USES.items()]
 
 
 def examine(target: str = "", opening: Callable[..., Any] | None = None) -> tuple[list[Check], TargetProfile | None]:
-    """Look at all there is; with a target, open it (by `opening`, if given) and probe it as well."""
+    """Run all checks of this machine. With a target, also open it (by `opening`, if given) and probe it."""
     checks = [
         _python(),
         *(_package(name, "broken") for name in PACKAGES),
@@ -99,7 +99,7 @@ def _disk() -> Check:
 
 
 def _java() -> Check:
-    """The Java that targets, Spark and TLC would use: also one that is not on PATH."""
+    """Check for the Java that targets, Spark and TLC use, also where it is not on PATH."""
     try:
         found = java()
     except JavaMissing as error:

@@ -1,10 +1,10 @@
-"""Failures that are expected: a file with a line each, that says why, and until when.
+"""Expected failures: a file with one line each, with a last day and a reason.
 
     # id    until       reason
     PRD-05  2027-03-01  our producer path checks no CRC yet: issue 812
 
-A requirement of the file may fail until that day and must not pass: a line that is out of date fails the run. After the day the
-line excuses nothing.
+A requirement in the file may fail until that day, and must not pass: a line for a passing requirement fails the run. After
+the day the line excuses nothing.
 """
 
 from __future__ import annotations

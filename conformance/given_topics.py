@@ -1,4 +1,4 @@
-"""Topics of a target without CreateTopics, made by asking for them or given by the caller; configurations that it lacks."""
+"""Topics of a target without CreateTopics, by auto-creation or from the caller; and configurations that a target lacks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPIC_RESOURCE = 2
 def found_topic(
     broker: Broker, partitions: int, configs: Mapping[str, str], replication_factor: int, name: str
 ) -> Topic:
-    """A topic of a target without CreateTopics: made by asking for it, or one of those that were given."""
+    """A topic of a target without CreateTopics: created by a Metadata request, or one of those in --topics."""
     source, most = broker.subject.profile.topics_by, broker.subject.profile.default_partitions
     if source == "none" and CreateTopicsRequest.KEY in broker.subject.api_versions:
         raise Failed(f"no topic can be made: {broker.subject.profile.unknown.get('topics', 'no way works')}")
@@ -53,7 +53,7 @@ def found_topic(
 
 
 def skip_unknown_configs(broker: Broker, error: int, names: Collection[str]) -> None:
-    """Nothing is judged where configurations were refused that the target does not know: it describes no topic with them."""
+    """Skip where the target refused topic configurations that it does not support: its topics are described without them."""
     if error != ErrorCode.INVALID_CONFIG or not names:
         return
     unknown = {*names} - _described(broker)
@@ -62,7 +62,7 @@ def skip_unknown_configs(broker: Broker, error: int, names: Collection[str]) -> 
 
 
 def _described(broker: Broker) -> set[str]:
-    """The configurations that a topic of the target's defaults has."""
+    """The names of the configurations that the target describes for a new topic; empty without DescribeConfigs."""
     if DescribeConfigsRequest.KEY not in broker.subject.api_versions:
         return set()
     name = broker.unused_name()

@@ -1,4 +1,4 @@
-"""Keeps the target open in the configuration that the requirements at hand need, and brings it back when it has ended."""
+"""Keeps the target open in the configuration that the present requirements need, and restarts it when it has ended."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from reference.protocol.apis import APIS
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 
 ANSWERS_WITHIN_S = 10.0
-"""A target that does not answer ApiVersions for so long has ended, if its process is gone."""
+"""A target whose process has ended, and that does not answer ApiVersions within this time, is gone."""
 HANGS_AFTER_S = 40.0
-"""One whose process runs may be slow on a busy machine: it hangs if it does not answer for so long."""
+"""A target whose process runs may be slow on a busy machine. It hangs if it does not answer within this time."""
 LOG_LINES = 5
 
 KNOWS_LISTENERS = ("reference", "reference-pypy", "kafka", "mixed", "exec")
-"""Targets whose listeners have the suite's names, or which say whether they have."""
+"""Targets whose listeners have the suite's names, or that report whether they do."""
 
 
 class TargetBroke(Exception):
-    """The target cannot be opened or reached, or is gone for good: nothing more can be judged."""
+    """The target cannot be opened or reached, or cannot be restarted: nothing more can be judged."""
 
 
 def housekeeping(what: str, deadline_s: float) -> Requirement:
@@ -53,7 +53,7 @@ class Host:
     spec: str
     folder: Path
     record: TargetRecord
-    """What the report says of the target; filled in when it is first open."""
+    """The report's entry for the target; filled in when the target is first open."""
     asked_version: str = ""
     open_target: Callable[..., Any] | None = None
     given_topics: list[str] = field(default_factory=list[str])
@@ -64,7 +64,7 @@ class Host:
     """The numbers of the starts, of all hosts together."""
     stack: ExitStack = field(default_factory=ExitStack)
     unheeded: set[str] = field(default_factory=set[str])
-    """Configurations that the target was given and did not heed."""
+    """Configurations that the target was started with and does not honour."""
 
     @property
     def startable(self) -> bool:
@@ -73,14 +73,14 @@ class Host:
 
     @property
     def kafka_version(self) -> str:
-        """The version that was asked for, or is part of the target's name; empty where it must be found out."""
+        """The requested version, or the one in the target's name; empty where it must be guessed."""
         kind, _, rest = self.spec.partition(":")
         if kind == "mixed":
             return self.asked_version or min(re.findall(r"kafka:([\d.]+)", rest), key=version_key, default="")
         return self.asked_version or (rest.partition(":")[0] if kind in ("kafka", "kafka-zk") else "")
 
     def another(self) -> Host:
-        """For a further start of the same target at the same time; what it can do is known."""
+        """A host for a further, concurrent start of the same target, with the known profile."""
         return replace(
             self,
             record=self.record.model_copy(update={"not_revived": self.record.not_revived}),
@@ -90,9 +90,9 @@ class Host:
         )
 
     def prepare(self, group: Group) -> Subject:
-        """The target, open for a group of requirements; probed when it is first open.
+        """Open the target for a group of requirements, and probe it when it is first open.
 
-        Errors: TargetBroke when it does not start or takes no connection.
+        Errors: TargetBroke when it does not start or accepts no connection.
         """
         if self.subject and (self.open_group is group or not self._may_differ(self.subject, group)):
             return self.subject
@@ -111,18 +111,19 @@ class Host:
         return self.subject
 
     def _may_differ(self, subject: Subject, group: Group) -> bool:
-        """Whether a start with the group's configurations may differ from the open one: not where it heeds none of either."""
+        """Whether a start with the group's configurations may differ from the open one: not where the target honours none of
+        them."""
         return bool(subject.honoured or self._given(group).keys() - self.unheeded)
 
     def is_started_for(self, configs: Mapping[str, str]) -> bool:
-        """Whether a requirement that needs these configurations can be judged on the open start."""
+        """Whether the open start suits a requirement that needs these configurations."""
         return self.open_group is not None and fits(configs, self.open_group.configs)
 
     def _given(self, group: Group) -> dict[str, str]:
         """The group's configurations with which the suite starts the target.
 
-        Those of listeners and their authentication name listeners of the suite's own clusters: another target, which knows
-        none of these names, might not start with them.
+        Leaves out those of listeners and their authentication for other targets than the suite's own: they name listeners of
+        the suite's clusters, and such a target might not start with them.
         """
         if not self.startable:
             return {}
@@ -132,11 +133,11 @@ class Host:
         }
 
     def _honoured(self, group: Group, target: Any) -> frozenset[str]:
-        """The names of the group's configurations with which the target was started, and which it heeds."""
+        """The names of the group's configurations that the target was started with and honours."""
         return frozenset(self._given(group)).difference(getattr(target, "unknown_config", ()))
 
     def _introduce(self, subject: Subject) -> None:
-        """Find out what the target can do, once, and what each start may change: its ranges, nodes and configurations."""
+        """Probe the target at its first start; at later ones, ask again for its version ranges, nodes and configurations."""
         try:
             if self.profile is None:
                 self.profile = probe(subject, lambda: self.answers() or self.revive(), list(self.given_topics))
@@ -170,8 +171,8 @@ class Host:
             raise TargetBroke(f"the target{named} did not start: {error}") from error
 
     def answers(self) -> bool:
-        """Whether the first broker answers; one that runs and takes connections is given more time, one whose process is
-        known to have ended is given none."""
+        """Whether the first broker answers. Waits longer for one that runs and accepts connections, and not at all for one
+        whose process has ended."""
         if self.subject is None or self._ended():
             return False
         if self.answers_within(ANSWERS_WITHIN_S):
@@ -179,7 +180,7 @@ class Host:
         return self._runs() and self._takes_connections() and self.answers_within(HANGS_AFTER_S)
 
     def answers_within(self, within_s: float) -> bool:
-        """Whether the first broker answers in this time."""
+        """Whether the first broker answers ApiVersions within this time."""
         assert self.subject is not None
         with Broker(self.subject, housekeeping("Does the target answer?", within_s + 5)) as broker:
             try:
@@ -189,23 +190,23 @@ class Host:
         return True
 
     def _runs(self) -> bool:
-        """Whether the process of every node runs, as far as that is known: an address has none."""
+        """Whether the process of every node runs; False where that is unknown, as for an address."""
         running = self._running()
         return bool(running) and all(running)
 
     def _ended(self) -> bool:
-        """Whether no node's process runs any more."""
+        """Whether the processes of all nodes have ended; False where that is unknown."""
         running = self._running()
         return bool(running) and not any(running)
 
     def _running(self) -> list[bool]:
-        """Whether each node's process runs; nothing where that is not known."""
+        """Whether each node's process runs; empty where that is unknown."""
         assert self.subject is not None
         target = self.subject.target
         return [target.running(node.id) for node in getattr(target, "nodes", ())] if self.startable else []
 
     def _takes_connections(self) -> bool:
-        """Whether something listens at the first address: a process that hangs still does, one that has ended does not."""
+        """Whether a process listens at the first address: one that hangs still does, one that has ended does not."""
         assert self.subject is not None
         try:
             with socket.create_connection(self.subject.bootstrap[0], timeout=ANSWERS_WITHIN_S):
@@ -216,7 +217,8 @@ class Host:
             return True
 
     def lacking(self) -> str:
-        """Which nodes of a target that is started here are gone although nothing is done to them any more; empty where none."""
+        """A description of nodes that have ended without a fault, on a target that the suite starts; empty where there are
+        none."""
         if self.subject is None or not self.startable:
             return ""
         ended = [node.id for node in getattr(self.subject.target, "nodes", ()) if self.subject.has_ended(node.id)]
@@ -236,7 +238,7 @@ class Host:
         return "\n".join(found) or "it does not answer ApiVersions any more; no node is known to have ended"
 
     def revive(self) -> bool:
-        """Bring the target back, and say whether it answers again: by its hooks, by its owner, or by a start from nothing."""
+        """Restart the target by its hooks, by its owner, or by a fresh start. Returns whether it answers again."""
         if self.subject is None:
             return False  # a start from nothing has failed before
         target = self.subject.target
@@ -248,7 +250,7 @@ class Host:
         return self.answers() or self.start_again("it came back and does not answer")
 
     def start_again(self, failure: str) -> bool:
-        """From nothing, with the same configurations, since its own way back failed."""
+        """Start the target afresh with the same configurations, as `revive` failed. Returns whether it answers."""
         self.record.not_revived.append(failure)
         group = self.open_group
         if not self.startable or group is None:
@@ -269,7 +271,7 @@ class Host:
             stack.close()
 
     def close(self) -> None:
-        """Delete what was made on a target that goes on living, and let go of it."""
+        """Stop the target. On one that the suite did not start, first delete the suite's topics."""
         if self.subject and not self.startable:
             with suppress(Exception):
                 delete_all(self.subject)
@@ -277,7 +279,7 @@ class Host:
 
 
 def interpose(target: Any, group: Group) -> None:
-    """Give the nodes disks that can lose power, where a requirement asks for it, and this machine can."""
+    """Put the disk interposer under the nodes, where a requirement needs its hooks and this machine supports it."""
     from linearizability.faults.networked import Networked
     from linearizability.targets.cluster import INTERPOSED, ClusterTarget
     from linearizability.targets.interposer.building import obstacle
@@ -288,14 +290,14 @@ def interpose(target: Any, group: Group) -> None:
 
 
 def default_open_target() -> Callable[..., Any]:
-    """The way to every target that there is."""
+    """The function that opens every kind of target."""
     from linearizability.targets import open_target
 
     return open_target
 
 
 def _answers(broker: Broker) -> bool:
-    """Whether ApiVersions has an answer: which one it is does not count."""
+    """Whether ApiVersions gets a response, also an unreadable one."""
     try:
         broker.api_versions()
     except Unreadable:
@@ -315,7 +317,7 @@ def _last_lines(target: Any, node: int) -> list[str]:
 
 
 def delete_all(subject: Subject) -> None:
-    """Delete the topics that the suite made."""
+    """Delete the topics that the suite created."""
     with Broker(subject, housekeeping("Topics are deleted.", 60)) as broker:
         version = broker.version_for(DeleteTopicsRequest)
         for at in range(0, len(subject.topics), 50):
@@ -329,12 +331,12 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
 
 
 ALIKE = 0.75
-"""What advertises the ranges of a release for so many of its APIs is taken for that release."""
+"""The share of a release's APIs whose version ranges a target must match to count as that release."""
 
 
 def guess_kafka_version(api_versions: dict[int, tuple[int, int]]) -> tuple[str, bool]:
-    """The release whose advertised ranges are the most like these, the newest of equals; and whether that is a mere
-    resemblance, as of brokers that are no Apache Kafka."""
+    """The release with the most equal version ranges, the newest of several; and whether the target only resembles it, as
+    brokers that are not Apache Kafka do."""
     releases = sorted({release for api in APIS.values() for release in api.releases}, key=version_key)
 
     def likeness(release: str) -> int:

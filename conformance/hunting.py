@@ -1,8 +1,8 @@
-"""A short hunt on the target under judgement, once for each of its starts, and what its history shows.
+"""A short hunt on the target under judgement, once for each of its starts, and the judgement of its history.
 
-Clients work on a topic of their own while nodes are killed, stopped and frozen, as far as the target has hooks for it; then
-all is healed, read once more, and judged by the rules of `linearizability.rules`. The history stays with the run's results:
-`tidegauge history check` judges it again.
+Clients work on a separate topic while nodes are killed, stopped and frozen, as far as the target has the hooks. Then all
+faults end, the clients read the whole topic, and the rules of `linearizability.rules` judge the history. The history is kept
+with the run's results: `tidegauge history check` judges it again.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ PLANNED_FAULTS: tuple[tuple[str, Literal["leader", "follower", "controller", "an
     ("pause", "controller", 2.0),
     ("storm", "leader", 0.5),
 )
-"""Fault, target and seconds; one after the other, each when the target has recovered. Faults without a hook of the target are
-left out."""
+"""Fault, its node and its duration in seconds. Each begins when the target has recovered from the one before. Faults without
+a hook of the target are left out."""
 QUIET_S = 4.0
-"""The pause between two faults: a broker that starts slowly must have time to serve."""
+"""The pause between two faults, so that a broker that starts slowly serves in between."""
 MINUTES = 2.0
-"""The most time for all faults; faults that a slow broker has not seen by then are left out."""
+"""The time limit for all faults; faults that have not begun by then are left out."""
 AT_WORK_WITHIN_S = 60.0
-"""The first fault waits for clients of every kind to have done their work once."""
+"""How long the first fault waits until clients of every kind have completed an operation."""
 RATE_PER_S = 200.0
 SEED = 12
 WITNESSES = 3
-"""How many anomalies a failure reports; the history has them all."""
+"""The most anomalies in a failure's text; the history has all of them."""
 
 
 KNOWN = "KAFKA-20734: transactions that are over have no marker in a partition"
@@ -54,23 +54,23 @@ KNOWN = "KAFKA-20734: transactions that are over have no marker in a partition"
 
 @dataclass(frozen=True)
 class Hunt:
-    """What a hunt has left behind."""
+    """The results of a hunt."""
 
     result: Any
     """`linearizability.faults.hunt.RoundResult`."""
     judgement: Any
     """`linearizability.pipeline.verdict.Judgement`."""
     transaction_of: Mapping[int, str] = field(default_factory=dict[int, str])
-    """The transaction of an operation, by the operation's number."""
+    """Operation id -> its transaction."""
     unmarked: Sequence[Unmarked] = ()
-    """Looked for where something is wrong."""
+    """Searched only where the run is not valid."""
 
     def count(self, what: str) -> int:
-        """How many operations ended so: `commit:ok`."""
+        """The number of operations with this outcome, for instance `commit:ok`."""
         return self.judgement.history.tally.operations[what]
 
     def anomalies(self, rules: Collection[str]) -> list[Anomaly]:
-        """What these rules found and the contract does not permit."""
+        """The anomalies that these rules found and the contract does not permit."""
         return [
             anomaly
             for found in self.judgement.findings
@@ -79,16 +79,16 @@ class Hunt:
         ]
 
     def reports_all(self, rules: Collection[str]) -> bool:
-        """Whether every anomaly of these rules has a witness, and not only the first so many."""
+        """Whether the findings of these rules list every anomaly, and not only the first ones."""
         return all(found.count == len(found.anomalies) for found in self.judgement.findings if found.rule in rules)
 
     @property
     def hidden(self) -> list[Unmarked]:
-        """What keeps readers of committed records from all that follows."""
+        """The unmarked transactions that hide all later records from read_committed consumers."""
         return [each for each in self.unmarked if each.hides]
 
     def for_want_of_a_marker(self, anomaly: Anomaly) -> bool:
-        """Whether it is about a transaction that has no marker, or lies behind one that hides what follows."""
+        """Whether an anomaly is about a transaction without a marker, or about an offset that such a transaction hides."""
         names = {self.transaction_of.get(operation) for operation in anomaly.operations}
         return any(
             each.transaction in names
@@ -97,12 +97,12 @@ class Hunt:
         )
 
     def stopped_by(self, unread: Unread) -> bool:
-        """Whether the final read came to such a transaction, and no further."""
+        """Whether the final read stopped at a hidden transaction."""
         return any(each.partition == unread.partition and each.first_offset == unread.position for each in self.hidden)
 
     @property
     def unexplained(self) -> list[str]:
-        """Why the run is not known to be valid, but for what transactions without a marker account for."""
+        """The reasons why the run is not valid, without those that transactions without a marker explain."""
         from linearizability.rules import RULES
         from linearizability.rules.rule import Weight
 
@@ -115,7 +115,7 @@ class Hunt:
 
 
 def hunted(broker: Broker) -> Hunt:
-    """The hunt on this start of the target; the first who asks carries it out. Skips where its topic cannot be made."""
+    """The hunt on this start of the target; the first call runs it. Skips where its topic cannot be created."""
     from linearizability.workload.cluster import TopicNotMade
 
     if broker.subject.hunt is None:
@@ -174,7 +174,7 @@ def _carry_out(broker: Broker) -> Hunt:
 
 
 def offers(target: Any, fault: str) -> bool:
-    """Whether the target can be hurt so."""
+    """Whether the target supports this fault."""
     from linearizability.faults.fault import select
     from linearizability.targets import TargetError
 
@@ -187,7 +187,7 @@ def offers(target: Any, fault: str) -> bool:
 def _without_a_marker(
     broker: Broker, name: str, partitions: int, history: History
 ) -> tuple[dict[int, str], list[Unmarked]]:
-    """The transaction of each operation; and those transactions that are over and that the topic's logs do not end."""
+    """The transaction of each operation; and the ended transactions that lack a marker in the topic's logs."""
     from linearizability.history.events import operations_of
 
     sends = [each for each in operations_of(history).values() if each.f == "send" and "txn" in each.fields]
@@ -199,10 +199,10 @@ def _without_a_marker(
 
 @built_on("ACK-17")
 def expect_none(broker: Broker, *rules: str, evidence: dict[str, int]) -> None:
-    """No anomaly of these rules, where there was enough to see. Skips where the hunt shows too little: that is no pass.
+    """Require that the hunt found no anomaly of these rules. Skips where `evidence` is missing or the verdict is unknown.
 
-    A broker that forgets its records where it is started again breaks all of them: ACK-17 says so.
-    What Kafka does to transactions without a marker is tolerated where the requirement says so.
+    A broker that loses its records at a restart breaks all rules; ACK-17 judges that. Anomalies of Kafka's transactions
+    without a marker are tolerated where the requirement has a tolerance.
     """
     found = hunted(broker)
     reported = ", ".join(f"{count} {what}" for what, count in evidence.items())
@@ -223,6 +223,6 @@ def expect_none(broker: Broker, *rules: str, evidence: dict[str, int]) -> None:
 
 
 def reported_of(anomalies: Sequence[Anomaly]) -> str:
-    """The first few in words, and how many there are."""
+    """The first anomalies as text, and the number of further ones."""
     more = f" (and {len(anomalies) - WITNESSES} more)" if len(anomalies) > WITNESSES else ""
     return "; ".join(f"{anomaly.rule}: {anomaly.text}" for anomaly in anomalies[:WITNESSES]) + more

@@ -16,20 +16,20 @@ from linearizability import extras
 from reference.protocol.apis import APIS
 
 OLDEST_RELEASE = "3.3"
-"""The first release whose behaviour excuses a failure. Earlier ones need ZooKeeper."""
+"""The first release whose behaviour can excuse a failure. Earlier releases need ZooKeeper."""
 LAST_OF_OLDEST = 67
 """The last API key of that release."""
 OTHER_RELEASES = 3
-"""A failure is judged as at most so many other releases, where Kafka's behaviour changed between them."""
+"""The most other releases as which a failure is judged again, where Kafka's behaviour changed between them."""
 OF_SILENT_NODES = {"broker.heartbeat.interval.ms", "broker.session.timeout.ms", "replica.lag.time.max.ms"}
-"""These decide when a node that does not answer is fenced, or its replicas leave an ISR."""
+"""Configurations that decide when a silent node is fenced, or its replicas leave an ISR."""
 HASTENING = {
     "log.cleaner.backoff.ms", "log.retention.check.interval.ms", "offsets.retention.check.interval.ms",
     "producer.id.expiration.check.interval.ms", "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     "transaction.remove.expired.transaction.cleanup.interval.ms",
 }  # fmt: skip
-"""How often a broker checks for expired state. Without them it does the same later. So a target that does not describe them is
-judged all the same, and a requirement that then times out is not judged."""
+"""Intervals at which a broker checks for expired state. With its defaults it does the same later. So a target that does not
+describe these is judged in spite of that, but a requirement that times out on it is not judged."""
 LEAST_SESSION = "group.min.session.timeout.ms"
 PROTOCOLS = "listener.security.protocol.map"
 AUTHORIZER = "authorizer.class.name"
@@ -38,12 +38,12 @@ allowed everything too."""
 KEEP_FROM_STARTING = frozenset({AUTHORIZER, "delegation.token.secret.key"})
 """A release that lacks the class or feature that these configure exits at start: KRaft has delegation tokens since 3.6."""
 KEPT_OF_A_PASS = 3
-"""How many exchanges of a passed requirement are kept, the last ones."""
+"""The number of exchanges of a passed requirement that are kept: the last ones."""
 KEPT_BYTES_OF_A_PASS = 512
 
 
 def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
-    """Why the requirement cannot be judged on this target, and what kind of thing is lacking; an empty text where it can."""
+    """Why the requirement cannot be judged on this target, and the kind of what is missing; an empty text where it can be."""
     lacking, lack = missing_in_any_start(record, subject)
     if lacking:
         return lacking, lack
@@ -109,8 +109,8 @@ def _is_same(name: str, value: str, seen: str) -> bool:
 
 
 def _seen_by_effect(name: str, value: str, subject: Subject) -> bool:
-    """Whether a configuration that is not described shows by its effect. The least session timeout shows later: where a join with
-    a shorter one is refused, `Member.expect` leaves the requirement unjudged."""
+    """Whether an undescribed configuration can be observed by its effect. The least session timeout is observed later: where
+    a join with a shorter one is refused, `Member.expect` skips the requirement."""
     if name == LEAST_SESSION:
         return True
     return (name, value) == ("auto.create.topics.enable", "true") and subject.profile.topics_by == "auto-creation"
@@ -279,7 +279,7 @@ def recorded(exchange: Exchange) -> RecordedExchange:
 
 
 def cause_of(required: Judgement | None) -> str:
-    """The requirement that blocks those that build on this one: itself if it failed, or its blocker; empty where neither."""
+    """The requirement that blocks the dependents of this one: itself if it failed, its blocker if it is blocked, else empty."""
     if required is None or required.verdict not in (Verdict.FAIL, Verdict.BLOCKED):
         return ""
     return required.blocked_by or required.requirement.id
@@ -294,8 +294,8 @@ def block(judgement: Judgement, cause: str) -> bool:
 
 
 def names_its_step(judgement: Judgement, about: Judgement | None) -> bool:
-    """Whether a requirement failed in a step of another one that was not judged: its reason says so then. The failure stays, for
-    no other one shows it."""
+    """Whether a requirement failed in a step of another one that was not judged; adds that to the reason. It remains a
+    failure, as no other requirement reports the defect."""
     step = judgement.built_on
     if step in ("", judgement.requirement.id) or (about is not None and about.verdict is not Verdict.NOT_JUDGED):
         return False
@@ -326,7 +326,7 @@ def deadly_for(record: Requirement, profile: TargetProfile) -> list[str]:
 
 
 def learn_unserved(judgement: Judgement, profile: TargetProfile) -> None:
-    """Mark the API versions that API-05 found unserved: others avoid them, and are blocked where they cannot."""
+    """Mark the API versions that API-05 found unserved. Other requirements avoid them, or are blocked where they cannot."""
     for case in judgement.cases:
         name, _, version = case.name.rpartition(" v")
         if case.verdict is Verdict.FAIL and version.isdigit():

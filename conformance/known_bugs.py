@@ -1,7 +1,7 @@
-"""Apache Kafka's own bugs that fail requirements: which release has them, where they are written down, what they do.
+"""Apache Kafka's own bugs that fail requirements: the affected releases, a reference, and the effect.
 
-A run on `kafka:VERSION` names the bug instead of a plain failure, and does not fail by it. A bug that is always seen is
-strict: where the requirement passes the table is wrong, and the run says so.
+A run on `kafka:VERSION` reports the bug instead of a failure, and does not fail by it. A bug that shows in every run is
+strict: where its requirement passes, the run reports that the table is wrong.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ class KnownBug:
     ids: tuple[str, ...]
     """The requirements that it fails."""
     reference: str
-    """The issue's number in Apache's JIRA, of what brought the bug where its own is not known, or the place of our dossier."""
+    """The bug's issue in Apache's JIRA, else the issue that introduced the bug, or the path of this project's finding."""
     what: str
     since: str
     """The first release that has it."""
     mended: tuple[str, ...] = ()
-    """The releases that first lack it: the last one for all that follow, those before for their own line (1.0.2)."""
+    """The first releases without the bug. The last entry holds for all later releases, the others for their own line
+    (1.0.2)."""
     strict: bool = True
-    """Whether it is seen in every run."""
+    """Whether the bug shows in every run."""
     kraft: bool = False
-    """Whether a cluster beside a ZooKeeper does not have it."""
+    """Whether only clusters with KRaft have the bug."""
     shows: str = ""
-    """What is part of the failure's text where it is this bug; empty: anything."""
+    """A part of the failure's text that identifies this bug; empty where any failure does."""
 
     def affects(self, version: str) -> bool:
-        """Whether a release has it."""
+        """Whether a release has the bug."""
         key = version_key(version)
         if key < version_key(self.since) or (self.mended and key >= version_key(self.mended[-1])):
             return False
@@ -136,15 +137,15 @@ KNOWN_BUGS = (
         since="3.9", shows="the user that is left is accepted again",
     ),
 )  # fmt: skip
-"""The bugs that runs of the suite have met. Where one ends, the releases on both sides were run, but for KAFKA-6324, which is
-rarely seen, and for the beginning of KAFKA-13091, which is the release that brought AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and
-1.1.0, 1.1.0 and 1.1.1, 2.4.0 and 2.4.1, 2.5.0 and 2.5.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 2.8.0 and 2.8.2,
-3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 3.7.0 and 3.9.2, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0.
-SEC-44's is named from the first release on that it can be judged on; SCRAM in KRaft is older."""
+"""The bugs that runs of the suite have found. At each boundary both releases were run, except for KAFKA-6324, which is rare,
+and for the start of KAFKA-13091, the release that introduced AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and 1.1.0, 1.1.0 and
+1.1.1, 2.4.0 and 2.4.1, 2.5.0 and 2.5.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 2.8.0 and 2.8.2, 3.0.2 and 3.1.2,
+3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 3.7.0 and 3.9.2, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0. SEC-44's bug begins here
+with the first release on which SEC-44 can be judged; SCRAM in KRaft is older."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:
-    """Requirement -> the bug that a target `kafka:VERSION[:NODES]` or `kafka-zk:...` has; none for other targets."""
+    """Requirement -> the known bug of a target `kafka:VERSION[:NODES]` or `kafka-zk:...`; empty for other targets."""
     kind, _, rest = spec.partition(":")
     version = rest.partition(":")[0]
     bugs = [bug for bug in KNOWN_BUGS if kind == "kafka" or (kind == "kafka-zk" and not bug.kraft)]

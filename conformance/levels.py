@@ -1,8 +1,8 @@
-"""How much a requirement matters: its level follows from the harm that is done where it does not hold.
+"""The level of a requirement follows from the harm of a broker that does not meet it.
 
 A requirement's record says it in one line, `notices`: a kind, a colon, and the affected client or tool, with the evidence
-(what it does with the answer). The kind gives the level, so neither can be changed without the other. LEVELS.md has the method
-and says how a level is challenged.
+(its use of the response). The kind determines the level, so that neither changes without the other. LEVELS.md explains the
+method, and how to challenge a level.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ LEVEL_OF = {
     Kind.CLIENT: SHOULD, Kind.TOOL: SHOULD, Kind.OPERATOR: SHOULD,
     Kind.NONE_SEEN: MAY,
 }  # fmt: skip
-"""The level that each kind gives."""
+"""Kind -> its level."""
 
 SHORTEST, LONGEST = 30, 115
-"""Characters of `notices`: who and what, with evidence, in one line of code."""
+"""The least and the most characters of `notices`, which is one line of code."""
 
 
 def kind_of(notices: str) -> Kind:
     """The kind that the line begins with.
 
-    Errors: ValueError where the line has no kind, or is too short or too long to say who notices what.
+    Errors: ValueError where the line has no kind, or has fewer than SHORTEST or more than LONGEST characters.
     """
     name, colon, _ = notices.partition(": ")
     if not colon or name not in list(Kind):

@@ -1,10 +1,10 @@
-"""Requirements judged on lies at the wire, one lie after the other on the same sound brokers: for `tidegauge bench suite`.
+"""Judge requirements on lies at the wire, one lie after the other before the same sound brokers: for `tidegauge bench suite`.
 
-    echo '{"lie": "earliest-is-0", "ids": ["LOF-01"]}' | python -m conformance.liars     # a JSON line for each line read
+    echo '{"lie": "earliest-is-0", "ids": ["LOF-01"]}' | python -m conformance.liars     # one JSON line for each input line
 
-A run of the suite, a broker and a proxy for each lie by themselves cost more than the judging does. Here brokers stay open,
-one for each configuration that requirements ask for, and each lie has a proxy of its own before them. A broker is replaced
-when a fault hook was used on it, and when it has served many lies: their topics stay.
+A separate run of the suite, with its own broker, would cost more for each lie than the judging does. Here brokers stay open,
+one for each configuration that requirements need, and each lie has its own proxy. A broker is replaced after a fault hook was
+used on it, or after many lies, because their topics accumulate.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from linearizability.targets.loop import Loop
 
 MOST_OPEN = 4
 MOST_LIES = 25
-"""So many lies are reported before one broker."""
+"""The most lies that one broker serves."""
 HURTING = {*HOOKS} - {"logs"}
 
 
 @dataclass
 class Behind:
-    """A sound broker, and what was done with it."""
+    """A sound broker, the number of lies it has served, and whether a fault hook was used on it."""
 
     target: Target
     lies: int = 0
@@ -46,10 +46,10 @@ class Behind:
 
 
 class Lying:
-    """An open target whose nodes are proxies before a sound broker; all else is the broker's."""
+    """An open target whose nodes are proxies of a sound broker. All other attributes are the broker's."""
 
     several = False
-    """A lie remembers what it was asked."""
+    """One start only, because a lie keeps state about its requests."""
 
     def __init__(self, behind: Behind, proxy: Proxy) -> None:
         self._behind, self.nodes = behind, proxy.nodes
@@ -67,7 +67,7 @@ Settings = tuple[tuple[str, str], ...]
 
 @dataclass
 class Brokers:
-    """The sound brokers that are open, by their configuration; those that were asked for last are kept."""
+    """The open sound brokers by their configuration. `tidy` keeps the most recently used ones."""
 
     spec: str
     folder: Path
@@ -87,14 +87,15 @@ class Brokers:
         return self.open[key]
 
     def tidy(self, most: int = MOST_OPEN) -> None:
-        """Between two lies: close what is used up, and what was not asked for lately."""
+        """Close brokers that a fault was used on, that served MOST_LIES, or that were used least recently. Called between two
+        lies."""
         for key, behind in [*self.open.items()]:
             if behind.hurt or behind.lies >= MOST_LIES or len(self.open) > most:
                 self.open.pop(key).target.close()
 
     @contextmanager
     def lying(self, name: str, config: Mapping[str, str]) -> Generator[Lying]:
-        """The target that a lie makes of a broker."""
+        """Open a target that is a broker behind the proxy of one lie."""
         behind = self.before(config)
         behind.lies += 1
         target, liar = behind.target, Liar(LIES[name])
@@ -103,7 +104,7 @@ class Brokers:
 
 
 def judged(name: str, ids: list[str], brokers: Brokers) -> list[dict[str, Any]]:
-    """What the suite says of a lie: id, verdict and reason of each requirement, as `tidegauge run --json` has them."""
+    """The suite's judgements under a lie: id, verdict and reason of each requirement, as in `tidegauge run --json`."""
 
     def open_lying(spec: str, *, folder: Path, config: Mapping[str, str]) -> AbstractContextManager[Lying]:
         return brokers.lying(name, config)

@@ -1,4 +1,4 @@
-"""The markers that end a transaction in a partition, as control batches have them (KIP-98)."""
+"""The markers that end a transaction in a partition, decoded from control batches (KIP-98)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTROL_VALUE = struct.Struct(">hi")
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a transaction in a partition, as its control batch has it."""
+    """The end of a transaction in a partition, decoded from its control batch."""
 
     offset: int
     kind: int
@@ -26,12 +26,12 @@ class Marker:
     producer_epoch: int
     key_version: int
     value_version: int | None
-    """None where the value is too short for it: clients read the key alone."""
+    """None where the value is too short; accepted, because clients read the key alone."""
     coordinator_epoch: int
 
 
 def marker_of(batch: Batch) -> Marker:
-    """What a control batch says. Errors: Failed where it is not of the form that KIP-98 gives it."""
+    """Decode the marker of a control batch. Errors: Failed where the batch has not one record, or its key is too short."""
     record = only(batch.records(), f"record in the control batch at {batch.base_offset}")
     key, value = record.key or b"", record.value or b""
     if len(key) < CONTROL_KEY.size:

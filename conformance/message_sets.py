@@ -1,6 +1,6 @@
 """Message sets, the formats before record batches: magic 0 (no timestamp) and magic 1, plain and in compressed wrappers.
 
-Written apart from the reference's own, as `batches` is. A wrapper is a message whose value is a compressed message set. Its
+Independent of the reference's own module, as `batches` is. A wrapper is a message whose value is a compressed message set. Its
 own offset is that of its last inner message. The inner offsets are absolute in magic 0 and relative, from 0 on, in magic 1.
 """
 
@@ -15,13 +15,13 @@ from conformance.batches import CODEC_MASK, compress, decompress
 from conformance.wire import Failed
 
 LOG_APPEND_TIME = 0x08
-"""The bit of a magic 1 message's attributes that says that its timestamp is the time of the append."""
+"""The attribute bit of a magic 1 message whose timestamp is the time of the append."""
 NO_TIMESTAMP = -1
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message: what a client sees of it. Magic 0 has no timestamp."""
+    """One message as a client sees it. Magic 0 has no timestamp."""
 
     value: bytes | None
     key: bytes | None = None
@@ -31,17 +31,17 @@ class Message:
 
 @dataclass(frozen=True)
 class Stored:
-    """A message as it was read, plain or out of a wrapper."""
+    """A message as read, uncompressed or from a wrapper."""
 
     message: Message
     magic: int
     attributes: int
-    """Its own; of an inner message those of its wrapper."""
+    """The message's attributes; for an inner message those of its wrapper."""
     wrapped: bool
 
 
 def message_set(messages: Sequence[Message], magic: int, *, codec: int = 0, attributes: int = 0) -> bytes:
-    """The messages one after the other, with offsets from 0 on; with a codec inside of one wrapper."""
+    """Encode messages one after the other, with offsets from 0 on; with a codec, inside one wrapper."""
     plain = b"".join(
         _written(message.value, message.key, magic, at, message.timestamp, 0 if codec else attributes)
         for at, message in enumerate(messages)
@@ -61,9 +61,9 @@ def _written(value: bytes | None, key: bytes | None, magic: int, offset: int, ti
 
 
 def stored(data: bytes) -> list[Stored]:
-    """All messages, wrappers opened, with absolute offsets. A last message that is cut off is left out, as clients do.
+    """All messages, also those inside wrappers, with absolute offsets. Leaves out an incomplete last one, as clients do.
 
-    Errors: Failed for other magics, wrong checksums and what is no message.
+    Errors: Failed for other magics, wrong checksums and bytes that are no message.
     """
     return [one for offset, body in _walk(data) for one in _read(offset, body)]
 

@@ -1,4 +1,4 @@
-"""A minimal valid request for every API: what is asked once in every advertised version."""
+"""A minimal valid request for every API, sent once in every advertised version."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
 
 FIRST_WITH_VALIDATE_ONLY = 1
-"""The first version of CreateTopics that can ask whether a topic could be made."""
+"""The first version of CreateTopics with `validate_only`."""
 NO_ID = 2147483647
 """A node id that no cluster uses."""
 
@@ -49,11 +49,11 @@ CORE = {
     "Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "DeleteRecords", "InitProducerId", "DescribeConfigs",
     "OffsetForLeaderEpoch", "DescribeTopicPartitions", "DescribeProducers",
 }  # fmt: skip
-"""APIs whose minimal request names things that are there: no error may stand anywhere in the answer."""
+"""APIs whose minimal request names existing topics and nodes: no part of the response may have an error."""
 
 
 def minimal_request(broker: Broker, name: str, version: int, topic: Topic) -> Message:
-    """A request that changes nothing that matters; the defaults of its fields unless these would be refused unread."""
+    """A request with no lasting effect. Its fields have their defaults, except where a broker would refuse those outright."""
     if name in SPECIAL:
         return SPECIAL[name](broker, version, topic)
     return next(api for api in APIS.values() if api.name == name).request()
@@ -65,7 +65,7 @@ def _produce(_: Broker, version: int, topic: Topic) -> Message:
 
 
 def _add_partitions(broker: Broker, version: int, _: Topic) -> Message:
-    """From v4 on one unknown transaction: a request that names none is never answered."""
+    """From v4 on it names one unknown transaction: brokers never answer a request without transactions."""
     if version < 4:
         return AddPartitionsToTxnRequest(v3_and_below_transactional_id=broker.unused_name("txn"))
     transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
@@ -79,7 +79,7 @@ def _api_versions(_: Broker, version: int, __: Topic) -> Message:
 
 
 def _create_topics(broker: Broker, version: int, _: Topic) -> Message:
-    """Of one topic, so that the answer has a result to be read; it is only checked, where the version can say that."""
+    """Name one topic, so that the response has a result. Uses `validate_only` where the version has it."""
     name = broker.unused_name()
     if version < FIRST_WITH_VALIDATE_ONLY:
         broker.subject.topics.append(name)
@@ -89,7 +89,7 @@ def _create_topics(broker: Broker, version: int, _: Topic) -> Message:
 
 
 def _commit(broker: Broker, version: int, _: Topic) -> Message:
-    """Of a topic that is not there: nothing is committed, and the answer has an error to be read."""
+    """Name a topic that does not exist: nothing is committed, and the response has an error code."""
     nowhere = OffsetCommitRequest.OffsetCommitRequestTopic(
         name=broker.unused_name() if version < BY_TOPIC_ID["OffsetCommit"] else "",
         topic_id=NO_UUID if version < BY_TOPIC_ID["OffsetCommit"] else uuid4(),
@@ -99,7 +99,7 @@ def _commit(broker: Broker, version: int, _: Topic) -> Message:
 
 
 def _acls(_: Broker, version: int, __: Topic) -> Message:
-    """Any kind of anything: the unknown kinds of the defaults are refused unread."""
+    """Match every ACL: brokers refuse the fields' defaults, which are UNKNOWN."""
     return DescribeAclsRequest(
         resource_type_filter=1, pattern_type_filter=1 if version >= 1 else 3, operation=1, permission_type=1
     )
@@ -139,7 +139,7 @@ def _delete_records(_: Broker, __: int, topic: Topic) -> Message:
 
 
 def _envelope(broker: Broker, _: int, __: Topic) -> Message:
-    """Brokers with ZooKeeper advertise it to everyone, and serve it to brokers that forward clients' requests alone."""
+    """Skip: brokers with ZooKeeper advertise Envelope to clients, but serve it only to other brokers."""
     broker.skip("a broker's own: a client's connection is closed (KafkaApis.handleEnvelope)")
 
 

@@ -1,4 +1,4 @@
-"""What must be done while a frozen follower is still in sync: for a moment, and again where the machine was too slow for it."""
+"""Observations that need a frozen follower to be still in sync: they have little time, and are repeated on a slow machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from linearizability.client.requests import Topic
 LAG_MS = 3_000
 """The replica.lag.time.max.ms of targets whose nodes are frozen."""
 MOMENT_S = (LAG_MS - 700) / 1000
-"""For so long a follower that was in sync when it froze is still in the ISR; its last fetch may be half a second old."""
+"""How long a follower stays in the ISR after it froze in sync; its last fetch may be half a second old."""
 ATTEMPTS = 4
-"""How often what needs a moment in time is tried where the machine was too slow for it."""
+"""The most attempts of an observation for which the machine was too slow."""
 
 
 @dataclass
@@ -27,22 +27,24 @@ class Moment:
 
     @property
     def lasts(self) -> bool:
-        """Whether they are in the ISRs for certain."""
+        """Whether the frozen followers are certainly still in the ISRs."""
         return time.monotonic() - self.began_s < MOMENT_S
 
     def keeps(self, nodes: Nodes, topic: Topic, *followers: int) -> bool:
-        """Whether the frozen followers are in sync still. Asked last: what was seen before it was seen while they were.
+        """Whether the frozen followers are still in sync. Call it last: if True, all earlier observations were made while
+        they were.
 
-        A busy machine's controller may fence a follower sooner: then what was seen proves nothing.
+        The controller of a busy machine may fence a follower sooner. Then the observations prove nothing.
         """
         return self.lasts and {*followers} <= nodes.state(topic).isr
 
 
 def in_time(broker: Broker, once: Callable[[], bool], *, failures: int = 1) -> None:
-    """Try what needs a moment until it was there: `once` says whether it was. Skips where the machine is too slow.
+    """Repeat `once` until it returns True, that is, until its observation was made in time. Skips where the machine is too
+    slow.
 
-    So many attempts must fail: two where a follower that is fenced just then looks like a failure, and the node that is asked
-    learns of it late. What failed once and held later is tolerated, with the failure.
+    Fails after `failures` failed attempts: two where a follower that is fenced at that moment looks like a failure. An
+    observation that failed once and held later is tolerated.
     """
     failed: list[str] = []
     for _ in range(ATTEMPTS):

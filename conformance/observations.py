@@ -1,4 +1,4 @@
-"""What one requirement saw of a target and how it judges that: observations, cases, tolerances, and the time that it has."""
+"""A requirement's observations of a target and their judgement: cases, tolerances, and the deadline."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from reference.protocol.errors import ErrorCode
 T = TypeVar("T")
 
 LONGEST_S = 180.0
-"""The longest that patience makes a requirement, which may ask for more by itself: a slow target costs no hours."""
+"""The limit to which patience extends a requirement's deadline, unless its own is longer. It bounds the cost of a slow
+target."""
 BEGUN_S = 2.0
-"""A wait of less, or of less than a tenth of the requirement's time, says nothing about the target where its end cuts it off."""
+"""A wait that the deadline cut off proves nothing about the target if it was shorter than this, or than a tenth of the
+deadline."""
 READY_WITHIN_S = 15.0
-"""How long a state that must come may take, unless the requirement says otherwise."""
+"""The default time limit for a state that must come."""
 
 
 class Skipped(Exception):
@@ -35,20 +37,20 @@ class Skipped(Exception):
 
 
 class Observations:
-    """Of one requirement. What is seen is written down; the first failure ends the requirement, or its case."""
+    """The observations of one requirement. The first failure ends the requirement, or its case."""
 
     def __init__(self, subject: Subject, record: Requirement, *, patience: float = 1.0, release: str = "") -> None:
         self.subject = subject
         self.release = release or subject.kafka_version
-        """The Kafka release whose behaviour is asked for here."""
+        """The Kafka release as which the target is judged."""
         self.changes: set[str] = set()
-        """The releases that brought a change on which the verdict depends."""
+        """The releases with a change of behaviour on which the verdict depends."""
         self.requirement = record
         self.recorder = Recorder()
         self.abandoned = False
-        """Whether it was broken off: what is seen after that says nothing about the target."""
+        """Whether the requirement was aborted: later observations prove nothing about the target."""
         self.patience = patience
-        """By how much waits are longer than for a target that answers at once."""
+        """The factor on waits, 1 for a target that answers at once."""
         self.deadline = Deadline.after(min(record.deadline_s * patience, max(record.deadline_s, LONGEST_S)))
         self.ends_s = self.deadline.at_s
         """When the whole requirement should be over, by the monotonic clock; a case may have less."""
@@ -56,14 +58,14 @@ class Observations:
         self.tolerances: list[str] = []
         self.cases: list[Case] = []
         self.lacks: list[Lack] = []
-        """What the target lacks for the cases that are not judged."""
+        """For each case that is not judged, what the target lacks."""
         self.built_on: list[str] = []
-        """What the failures of cases name as their step's requirement."""
+        """For each failed case, the requirement that its failed step names."""
         self.late: list[bool] = []
-        """Of each case that failed: whether it is for something that did not come in time."""
+        """For each failed case, whether it failed by a timeout."""
 
     def be_patient(self, patience: float) -> None:
-        """Waits and the deadline grow to so many times those for a target that answers at once."""
+        """Raise the factor on waits and on the deadline to `patience`, unless it is already larger."""
         if patience > self.patience:
             own_s = self.requirement.deadline_s
             longest_s = max(own_s, LONGEST_S)
@@ -73,23 +75,23 @@ class Observations:
             self.ends_s += more_s
 
     def is_kafka(self, since: str, until: str = "") -> bool:
-        """Whether the behaviour asked for is that of Kafka `since` or later (and, where given, up to `until`)."""
+        """Whether the target is judged as Kafka `since` or later (and, where given, up to `until`)."""
         self.changes.add(since)
         key = version_key(self.release)
         return key >= version_key(since) and (not until or key[: len(version_key(until))] <= version_key(until))
 
     def by_kraft(self) -> bool:
-        """Whether the behaviour asked for is that of a cluster which KRaft coordinates."""
+        """Whether the target is judged as a cluster with KRaft."""
         return self.is_kafka(WITHOUT_ZOOKEEPER) and not self.subject.by_zookeeper
 
     def expect(self, holds: bool, sentence: str) -> None:
-        """Write down what was seen; where it does not hold, the requirement has failed."""
+        """Record an observation that holds. Errors: Failed where it does not."""
         if not holds:
             raise Failed(f"does not hold: {sentence}")
         self.saw(sentence)
 
     def expect_equal(self, what: str, seen: Any, wanted: Any) -> None:
-        """The value is the wanted one."""
+        """Require that a value equals the wanted one."""
         if seen != wanted:
             raise Failed(f"{what} is {shown(seen)}, not {shown(wanted)}")
         self.saw(f"{what} is {shown(seen)}")
@@ -102,7 +104,7 @@ class Observations:
         what: str = "",
         message: object = "",
     ) -> None:
-        """The error code is one of the accepted; a tolerated one passes with a note."""
+        """Require one of the accepted error codes; a tolerated one passes with a note."""
         reported = f"{what}: " if what else ""
         if seen in accepted:
             self.saw(f"{reported}{error_name(seen)}")
@@ -115,7 +117,8 @@ class Observations:
     def eventually(
         self, probe: Callable[[], T | None], what: str, *, within_s: float = 0.0, every_s: float = 0.02
     ) -> T:
-        """Ask until the answer is neither None nor False. Fails when it does not come in time (15 s unless said)."""
+        """Call `probe` until its result is neither None nor False, and return that. Errors: NoAnswer after the time limit (15
+        s by default)."""
         within_s = (within_s or READY_WITHIN_S) * self.patience
         began = time.monotonic()
         until = began + within_s
@@ -138,26 +141,27 @@ class Observations:
             pause_s = min(pause_s * 1.5, 0.5)
 
     def saw(self, sentence: str) -> None:
-        """Write down an observation."""
+        """Record an observation."""
         self.seen.append(sentence)
 
     def tolerate(self, reason: str) -> None:
-        """The requirement is met in a way that Kafka does not; it passes with this note unless something else fails."""
+        """Record that the requirement is met in another way than Kafka's. It passes with this note unless something else
+        fails."""
         self.tolerances.append(reason)
         self.saw(reason)
 
     def fail(self, seen: str) -> NoReturn:
-        """The requirement has failed; say what was seen."""
+        """Fail the requirement, with the observation."""
         raise Failed(seen)
 
     def skip(self, reason: str, lacks: Lack = Lack.OTHER) -> NoReturn:
-        """The requirement cannot be judged here; say what the target lacks."""
+        """Skip the requirement, with the reason and the kind of what the target lacks."""
         raise Skipped(reason, lacks)
 
     def out_of_time(self, failure: Failed) -> str:
-        """Why a requirement is not judged that ran out of time although the target answered; empty for other failures.
+        """Why a requirement that reached its deadline is not judged, although the target answered; empty for other failures.
 
-        So it is where joins take long, where many requests take long together, and where the last wait had only begun.
+        That holds where joins take long, where many requests take long together, and where the last wait had just begun.
         """
         profile, deadline_s = self.subject.profile, self.requirement.deadline_s * self.patience
         deadline_s = min(deadline_s, max(self.requirement.deadline_s, LONGEST_S))
@@ -171,7 +175,7 @@ class Observations:
         return f"needs more than {deadline_s:g} s here, in which the target answered {answered}"
 
     def step_of(self, failure: Failed) -> str:
-        """The requirement that speaks of the step that failed: API-05 where it found this version not served."""
+        """The requirement about the step that failed: API-05 where the target does not serve the request's version."""
         about = failure.about if isinstance(failure, Misbehaved) else None
         if failure.code == ErrorCode.UNKNOWN_SERVER_ERROR and self.recorder.exchanges:
             about = self.recorder.exchanges[-1]
@@ -181,7 +185,7 @@ class Observations:
 
     @contextmanager
     def case(self, name: str, *, deadline_s: float | None = None) -> Generator[None]:
-        """One of several cases, judged by itself: a failure in one does not end the others. The worst case counts."""
+        """Judge one of several cases separately: a failure in one does not end the others. The worst case counts."""
         outer_seen, outer_tolerances = self.seen, self.tolerances
         outer_deadline, outer_end = self.deadline.at_s, self.ends_s
         self.seen, self.tolerances = [], []

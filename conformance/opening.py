@@ -1,4 +1,4 @@
-"""From the command line to a target: its addresses and security, waiting for it, a network of its own."""
+"""Open a target from the command line's options: its addresses and security, the wait for it, and its own network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def opening_of(
     client_config: Path | None,
     protocol: str = SecurityProtocol.PLAINTEXT,
 ) -> Callable[..., Any]:
-    """The way to a target, with what the caller knows of its addresses and its security. Errors: typer.BadParameter."""
+    """The function that opens a target, with the caller's address map, restart command and security. Errors:
+    typer.BadParameter."""
     from linearizability.targets import Access, AddressMap, WrongTarget, open_target
     from linearizability.targets.security import ClientSecurity, SecurityError
 
@@ -49,7 +50,7 @@ def opening_of(
 
 
 def await_target(target: str, wait_s: float) -> None:
-    """Errors: typer.BadParameter."""
+    """Wait until an `addr:` target accepts connections. Errors: typer.BadParameter."""
     from linearizability.targets.address import await_connection
     from linearizability.targets.errors import WrongTarget
 
@@ -62,7 +63,8 @@ def await_target(target: str, wait_s: float) -> None:
 
 
 def needs_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
-    """Whether the target's nodes get a network of their own. Runs the whole command again where that needs a sandbox."""
+    """Whether the target's nodes get their own network. Where that needs a sandbox, runs the whole command again inside one,
+    and exits."""
     from linearizability.faults import sandbox
     from linearizability.targets import WrongTarget, open_target
     from linearizability.targets.cluster import CUTS, ClusterTarget

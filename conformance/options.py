@@ -1,4 +1,4 @@
-"""What the commands of the suite can be asked for."""
+"""The options of the suite's commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of the suite print, and with which code they exit."""
+"""The output of the suite's commands, and their exit codes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 PASS, FAIL, UNKNOWN, BROKEN, WRONG_USAGE = 0, 1, 2, 3, 64
 SEVERITY = (PASS, UNKNOWN, BROKEN, FAIL)
-"""Of several runs the worst counts."""
+"""Exit codes from the best to the worst; of several runs the worst counts."""
 
 
 def console() -> Console:
@@ -48,7 +48,7 @@ def exit_code(found: Run) -> int:
 
 
 def summary_of(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
-    """The last JSON line: of several runs the worst, with what changed between them."""
+    """The last JSON line: the summary of the worst run, and the requirements whose verdicts differ between runs."""
     from conformance.results import coverage, profile_tallies, root_causes
 
     worst = max(runs, key=lambda one: SEVERITY.index(exit_code(one)))

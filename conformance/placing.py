@@ -1,4 +1,4 @@
-"""Topics on certain nodes of a target whose CreateTopics places replicas by itself (TOP-07)."""
+"""Topics on certain nodes of a target whose CreateTopics ignores replica assignments (TOP-07)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOVED_WITHIN_S = 10.0
 
 
 class Nodes(Protocol):
-    """What moves a partition: `conformance.cluster.JudgedCluster`."""
+    """The methods of `conformance.cluster.JudgedCluster` that move a partition."""
 
     broker: Broker
 
@@ -36,9 +36,9 @@ class Nodes(Protocol):
 
 
 def moved_topic(nodes: Nodes, name: str, configs: Mapping[str, str], replicas: tuple[int, ...]) -> Topic:
-    """A topic of one partition, made with as many replicas, and then moved to these nodes, of which the first leads.
+    """Create a topic of one partition with as many replicas, and move it to these nodes; the first one leads.
 
-    Skips where it cannot be moved: how that works is judged by itself (ELE-04, ELE-11).
+    Skips where the partition cannot be moved, which ELE-04 and ELE-11 judge.
     """
     broker = nodes.broker
     made = broker.create_topic(name, configs=configs, replication_factor=len(replicas))
@@ -49,7 +49,7 @@ def moved_topic(nodes: Nodes, name: str, configs: Mapping[str, str], replicas: t
     try:
         made_on = nodes.state(topic)
         if {*made_on.replicas} != {*replicas} or made_on.leader != replicas[0]:
-            # By way of the first one alone: an order of replicas is not heeded by all (ELE-14), and it is to lead.
+            # First to the future leader alone, because some targets ignore the order of replicas (ELE-14).
             for goal in (replicas[:1], replicas):
                 _move(nodes, topic, goal)
         if nodes.state(topic).leader != replicas[0]:

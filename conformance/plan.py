@@ -1,4 +1,4 @@
-"""In which configurations a started target must run, so that every requirement finds its own, with few restarts."""
+"""The configurations in which a target must be started, so that every requirement has its own, with few starts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BASE_CONFIGS = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
 }
-"""What every target that the suite starts is given: shorter waits, nothing that changes an answer."""
+"""The configurations of every target that the suite starts: shorter waits, no change of a response."""
 
 TIMES = HASTENING | OF_SILENT_NODES
-"""They decide when a broker does what it does in any case."""
+"""Configurations that change only the time of a broker's actions."""
 KAFKAS_DEFAULTS = {
     "group.consumer.heartbeat.interval.ms": "5000",
     "group.consumer.migration.policy": "bidirectional",
@@ -29,30 +29,31 @@ KAFKAS_DEFAULTS = {
     "producer.id.expiration.ms": "86400000",
     "transaction.max.timeout.ms": "900000",
 }
-"""What a broker does anyway, written down because a requirement depends on it."""
+"""Defaults of Kafka on which a requirement depends."""
 STILL_LEADERS = {"auto.leader.rebalance.enable": "false"}
-"""No leader changes unless something happens to it: what every requirement expects that does not ask for the opposite."""
+"""No leader changes without a cause. Every requirement expects that, unless it needs the opposite."""
 HARMLESS = KAFKAS_DEFAULTS | STILL_LEADERS
-"""Settings with the value that changes no answer. Any other setting has a start of its own with those that ask for it."""
+"""Settings with a value that changes no response. Any other setting gets a separate start for the requirements that need it."""
 
 
 @dataclass
 class Group:
-    """Requirements that are judged on one start of the target."""
+    """Requirements that are judged on one start of the target, and its configurations."""
 
     configs: dict[str, str] = field(default_factory=dict[str, str])
     entries: list[Entry] = field(default_factory=list[Entry])
 
 
 def changes_answers(name: str, value: str) -> bool:
-    """Whether a setting may change what a requirement sees that does not ask for it."""
+    """Whether a setting may change the responses to a requirement that does not need it."""
     return name not in TIMES and HARMLESS.get(name) != value
 
 
 def fits(wanted: Mapping[str, str], configs: Mapping[str, str]) -> bool:
-    """Whether a requirement can be judged on a start with these configurations: it has its own, and no others change answers.
+    """Whether a requirement can be judged on a start with these configurations: all of its own, and no other that changes
+    responses.
 
-    `wanted` are its own alone; what every start is given is added here.
+    `wanted` are the requirement's own; BASE_CONFIGS are added here.
     """
     own = BASE_CONFIGS | dict(wanted)
     return own.items() <= configs.items() and not any(
@@ -63,8 +64,8 @@ def fits(wanted: Mapping[str, str], configs: Mapping[str, str]) -> bool:
 def plan(entries: Iterable[Entry]) -> list[Group]:
     """Groups of requirements that can share a start (`fits`); those that need nothing special come first.
 
-    A requirement that must be alone shares its start only with those that need exactly the same. Those with hooks get a start
-    that is not full of others' topics: a broker that is restarted opens each of them.
+    A requirement marked `alone` shares its start only with those of exactly the same configurations. Requirements with hooks
+    get a separate start with few topics, because a restarted broker must recover each of them.
     """
     plain, hurt = Group(dict(BASE_CONFIGS)), Group(dict(BASE_CONFIGS))
     special: list[Group] = []
@@ -82,7 +83,8 @@ def plan(entries: Iterable[Entry]) -> list[Group]:
 
 
 def _group_for(groups: list[Group], wanted: dict[str, str], *, exactly: bool) -> Group:
-    """A group whose configurations are the wanted ones, or together with them still fit all; a new one where there is none."""
+    """A group with the wanted configurations, or, unless `exactly`, one that they can join without effect on its members;
+    else a new one."""
     for group in groups:
         both = group.configs | wanted
         shared = all(fits(each.requirement.needs.configs, both) for each in group.entries) and fits(wanted, both)
@@ -93,7 +95,7 @@ def _group_for(groups: list[Group], wanted: dict[str, str], *, exactly: bool) ->
 
 
 def by_duration(groups: Sequence[Group]) -> list[Group]:
-    """The first group, then the others, those first whose requirements may take longest: nothing waits for one of them alone."""
+    """The first group, then the others by their longest deadline, the longest first, so that no long one is left to the end."""
     return [
         *groups[:1],
         *sorted(groups[1:], key=lambda group: -max(entry.requirement.deadline_s for entry in group.entries)),
@@ -101,7 +103,7 @@ def by_duration(groups: Sequence[Group]) -> list[Group]:
 
 
 def in_order(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries in the order of reports, each after those of them that it requires."""
+    """The entries in the order of reports, each after the listed ones that it requires."""
     by_id = {entry.requirement.id: entry for entry in entries}
     placed: dict[str, Entry] = {}
 

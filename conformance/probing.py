@@ -1,7 +1,7 @@
-"""Probes a target, capability by capability, and writes down what it can do (`TargetProfile`).
+"""Probes a target, capability by capability, and records the results (`TargetProfile`).
 
-Nothing is all or nothing: a probe that fails leaves its capability unknown, with the reason, and the next one goes on. A
-target that ends during a probe is brought back.
+A probe that fails leaves its capability unknown, with the reason, and the next probe runs. A target that ends during a probe
+is restarted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SPEAKS_WITHIN_S = 30.0
 REACHED_WITHIN_S = 3.0
 PLACED_WITHIN_S = 5.0
 WAITS_MS = (0, 100, 500, 1_000)
-"""The max_wait_ms that are tried until a fetch returns records."""
+"""The values of max_wait_ms to try until a fetch returns records."""
 FORMAT_VERSIONS = {2: 3, 1: 2, 0: 0}
 """Message format -> the lowest version of Produce that carries it; formats 0 and 1 need exactly that one."""
 BEFORE_TOPIC = ("Metadata", "CreateTopics")
@@ -59,16 +59,17 @@ WITH_TOPIC = (
     "DeleteTopics", "DeleteRecords", "OffsetForLeaderEpoch",
     "DescribeGroups", "ListGroups",
 )  # fmt: skip
-"""The APIs that helpers use: their highest version that gets a readable answer is found out. API-05 judges all others."""
+"""The APIs that helpers use. The probe finds their highest version with a readable response; API-05 judges all others."""
 PROBED_SESSION_MS = 6_000
 REPORTED_WITHIN_S = 3.0
-"""How long a member may wait until it learns of a rebalance, here."""
+"""How long the probe waits until a member learns of a rebalance."""
 SHORT_SESSION_MS = 10_000
-"""The session of members where a join is held the longer, the longer the session is."""
+"""The members' session timeout where the duration of joins grows with the session timeout."""
 GROWS = 1.4
-"""A join is held for a share of the session if this session, which is 5/3 of the probed one, makes it so much longer."""
+"""Joins grow with the session timeout if SHORT_SESSION_MS, which is 5/3 of PROBED_SESSION_MS, makes them longer by this
+factor."""
 GROUP_APIS = ("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "FindCoordinator")
-"""What a classic member asks: found out by being one, since a request of an unknown member is answered by an error alone."""
+"""The requests of a classic member. The probe tests them as a real member, because an unknown one gets only errors."""
 GROUP_ATTEMPTS = 30
 NO_TOPIC = Topic("tidegauge-probe", NO_UUID, 0)
 
@@ -78,10 +79,10 @@ RECORD = Requirement(
 
 
 def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] | None = None) -> TargetProfile:
-    """The target's profile; it is the subject's from the first probe on, so that later ones use what earlier ones found.
+    """Probe the target and return its profile. The subject has it from the start, so that later probes use earlier results.
 
-    `revive` brings the target back where it has ended, and says whether it answers. Errors: Unreachable where no bootstrap
-    address takes a connection.
+    `revive` restarts a target that has ended, and returns whether it answers. Errors: Unreachable where no bootstrap address
+    accepts a connection.
     """
     profile = subject.profile = TargetProfile(given_topics=given_topics or [])
     prober = _Prober(subject, profile, revive)
@@ -104,8 +105,8 @@ def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] 
 
 
 def look_again(subject: Subject, known: TargetProfile) -> None:
-    """After another start of the same target: what does not change is kept; its ranges, nodes and configurations are asked for
-    again, for the start may have others.
+    """Update the profile after another start of the same target: probe only version ranges, nodes and configurations, which
+    the start may have changed.
 
     Errors: Unreachable as for `probe`.
     """
@@ -125,7 +126,7 @@ class _Prober:
         self.revive = revive
 
     def attempt(self, capability: str, ask: Callable[[], T]) -> T | None:
-        """What a probe finds; where it fails the capability is unknown."""
+        """The result of a probe. Where it fails, records the capability as unknown and returns None."""
         try:
             return ask()
         except Unreachable:
@@ -138,13 +139,13 @@ class _Prober:
         return None
 
     def broker(self) -> Broker:
-        """A view of the target with a deadline of its own."""
+        """A view of the target with its own deadline."""
         return Broker(self.subject, RECORD)
 
     def ranges(self) -> None:
-        """Which versions of which API are advertised: in v0, or in the newer layouts of brokers that know no other.
+        """Record the advertised version ranges, by ApiVersions v0, or a newer one where a broker supports only that.
 
-        Errors: the failure in the first version that is asked.
+        Errors: the failure in the first version that was tried.
         """
         failure: Failed | None = None
         first = self.profile.asked_in
@@ -160,25 +161,23 @@ class _Prober:
                 break
             except Failed as error:
                 failure = failure or error
-                if isinstance(error, NoAnswer) and not version:  # it is waited for, and asked no more
+                if isinstance(error, NoAnswer) and not version:  # v0 had its full wait: try no other version
                     raise
         else:
             self.profile.asked_in = first
             raise failure or Failed("ApiVersions is not answered")
         served = {key: both for key, both in answer.items() if both[0] <= both[1]}
-        self.subject.api_versions = AnswerParts(
-            served
-        )  # 0 to -1 says that an API is not served; API-04 judges the habit
+        self.subject.api_versions = AnswerParts(served)  # a range of 0 to -1 means an unserved API; API-04 judges that
         self.profile.advertised = {
             APIS[key].name if key in APIS else str(key): both for key, both in sorted(answer.items())
         }
 
     def features(self) -> None:
-        """Which versions need a feature that the target knows and has not finalized, as in a cluster that was upgraded."""
+        """Record the API versions of features that the target supports and has not finalized, as after an upgrade."""
         if self.subject.api_versions.get(ApiVersionsRequest.KEY, (0, 0))[1] < FIRST_FLEXIBLE:
             return
         with self.broker() as broker:
-            answer = broker.call(NAMED)  # v3 leaves features out that may be switched off
+            answer = broker.call(NAMED)  # v3 leaves out features that may be switched off
         known = {one.name for one in answer.supported_features}
         levels = {one.name: one.max_version_level for one in answer.finalized_features}
         for feature, (needed, versions) in FEATURES.items():
@@ -192,7 +191,7 @@ class _Prober:
         return False
 
     def versions(self, name: str, topic: Topic) -> None:
-        """Find the highest version of an API that gets a readable answer; those above it are unserved."""
+        """Find the highest version of an API with a readable response, and record the versions above it as unserved."""
         request = next(api.request for api in APIS.values() if api.name == name)
         with self.broker() as broker:
             try:
@@ -207,20 +206,20 @@ class _Prober:
                 self.revive()
 
     def _unanswered(self, broker: Broker, name: str, version: int, topic: Topic) -> str:
-        """What came instead of an answer in this version; empty where it is readable and not a refusal of the version."""
+        """What came instead of a response in this version; empty where it is readable and not UNSUPPORTED_VERSION."""
         request = minimal_request(broker, name, version, topic)
         try:
             with broker.connect(timeout_s=ANSWER_WITHIN_S) as connection:
                 answer = connection.call(request, version)
         except Misbehaved as error:
             return str(error)
-        except Skipped:  # the version cannot say it: nothing was asked
+        except Skipped:  # the version cannot carry the request: nothing was sent
             return ""
         refused = ErrorCode.UNSUPPORTED_VERSION in errors_in(answer)
         return error_name(ErrorCode.UNSUPPORTED_VERSION) if refused else ""
 
     def nodes(self) -> None:
-        """The brokers that Metadata lists, whether they can be reached, and the controller."""
+        """Record the brokers that Metadata lists, whether they can be reached, and the controller."""
         with self.broker() as broker:
             answer = broker.eventually(lambda: _registered(broker), "Metadata lists a broker", within_s=SPEAKS_WITHIN_S)
         self.profile.controller_id = answer.controller_id
@@ -237,7 +236,7 @@ class _Prober:
         self.subject.cluster_id = printable(answer.cluster_id or "")
 
     def topic(self) -> Topic:
-        """A topic, made in the first way that works; each is tried twice, for without topics little is judged.
+        """Create a topic in the first way that works. Each way is tried twice, because without topics little can be judged.
 
         Errors: the failure of the first way.
         """
@@ -260,7 +259,7 @@ class _Prober:
         raise failure or Failed("there is no way to make a topic")
 
     def placement(self) -> None:
-        """Whether CreateTopics puts partitions on the brokers that it names, where there are several."""
+        """Record whether CreateTopics follows a replica assignment, where there are several brokers."""
         if self.subject.nodes == 1 or self.profile.topics_by != "CreateTopics":
             return
         with self.broker() as broker:
@@ -279,7 +278,7 @@ class _Prober:
                 self.profile.places = True
 
     def formats(self, topic: Topic) -> None:
-        """Which message formats Produce accepts."""
+        """Record the message formats that Produce accepts."""
         self.profile.formats = []
         for magic, version in FORMAT_VERSIONS.items():
             with self.broker() as broker, suppress(Failed, Skipped):
@@ -292,7 +291,7 @@ class _Prober:
             self.revive()
 
     def fetch_wait(self, topic: Topic) -> None:
-        """The least wait with which a fetch returns the records that are there."""
+        """Record the least max_wait_ms with which a fetch returns existing records."""
         for wait_ms in WAITS_MS:
             with self.broker() as broker, suppress(Failed):
                 request = fetch_request({(topic, 0): 0}, max_wait_ms=wait_ms)
@@ -304,7 +303,7 @@ class _Prober:
         raise Failed("no fetch returns the record that was written")
 
     def ends(self) -> None:
-        """Whether ListOffsets gives the end of a log; where it does not and Fetch does, ends are taken from Fetch."""
+        """Record whether log ends must come from Fetch: where ListOffsets is missing or wrong, and Fetch is right."""
         with self.broker() as broker:
             topic = broker.topic()
             end = broker.append(topic, batch(b"one", b"two")) + 2
@@ -312,7 +311,7 @@ class _Prober:
                 self.profile.ends_by_fetch = broker.fetch(topic, 0).high_watermark == end
 
     def configs(self) -> None:
-        """The configurations that a broker describes."""
+        """Record the configurations that a broker describes."""
         with self.broker() as broker:
             self.profile.configs = broker.broker_configs(None)
         partitions = self.profile.configs.get("num.partitions") or ""
@@ -320,8 +319,8 @@ class _Prober:
             self.profile.default_partitions = int(partitions)
 
     def membership(self) -> None:
-        """What a lone member meets: versions that get no readable answer, whether it must be given an id first, and how long
-        it waits for its first generation."""
+        """Record a member's experience: versions without a readable response, whether it needs a member id first, and how
+        long joins take."""
         with self.broker() as broker:
             try:
                 Group(broker)
@@ -346,7 +345,7 @@ class _Prober:
         raise Failed(f"no member got through its first generation in {GROUP_ATTEMPTS} attempts")
 
     def _one_generation(self, broker: Broker, session_ms: int) -> float:
-        """Join, synchronise, beat, meet a second member, and leave; gives how long the slower join was held."""
+        """Join, synchronise, send a heartbeat, let a second member join, and leave. Returns the seconds of the slower join."""
         group = Group(broker)
         member, newcomer = (
             group.member(session_timeout_ms=session_ms, rebalance_timeout_ms=session_ms) for _ in range(2)
@@ -396,7 +395,7 @@ def _registered(broker: Broker) -> Any:
 
 
 def _unreachable(broker: Broker, node: int, advertised: tuple[str, int]) -> str:
-    """Why a node cannot be reached from here; the target may know more than that no connection is made."""
+    """Why a node cannot be reached from this machine: the target's own reason, else the error of a connection attempt."""
     known = getattr(broker.target, "unreachable", {}).get(node)
     if known:
         return known

@@ -1,7 +1,7 @@
-"""Profiles for vendors: what a broker can be said to keep, in parts. Every requirement belongs to exactly one.
+"""Profiles for vendors: parts of the suite that a broker can claim. Every requirement belongs to exactly one.
 
-The number to quote of a run is a line a profile: "core: 112 of 114 musts judged, 2 fail" (`results.profile_tallies`).
-The area of a requirement gives its profile, unless its meaning says otherwise.
+The result to quote is one line for each profile: "core: 112 of 114 musts judged, 2 fail" (`results.profile_tallies`). A
+requirement's area determines its profile, except for EXCEPTIONS.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ EXCEPTIONS = {
     **dict.fromkeys(("FET-14", "FET-19", "FET-20", "FET-22", "LOF-13", "IDM-17"), P.TRANSACTIONS),
     **dict.fromkeys(("COO-09", "OFF-17", "OFF-18", "OFF-29", "CMP-08"), P.TRANSACTIONS),
 }
-"""Id -> its profile, where that is not its area's: what asks in-sync replicas of others, or transactions, or tools."""
+"""Id -> its profile, where that is not its area's: requirements about other in-sync replicas, transactions, or tools."""
 
 
 def profile_of(id: str) -> ConformanceProfile:

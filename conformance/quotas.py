@@ -1,8 +1,8 @@
-"""Quotas that a requirement sets for a while, and clients that they are for.
+"""Quotas that a requirement sets for a while, and the clients that they throttle.
 
-Each is for a client id, or for a client id of any user, that nothing else has: other clients are left alone. Whether a client is
-throttled is judged by `throttle_time_ms` and by what answers hold. Amounts are so large that a client is throttled by its first
-request; where a later one is to be throttled for what an earlier has used, it is asked soon, or nothing is judged.
+Each quota is for an unused client id, or for such a client id of any user, so that no other client is affected. A client
+counts as throttled by `throttle_time_ms` and by the content of responses. Amounts are so large that the first request
+throttles a client. A request that must be throttled for an earlier one is sent soon, or nothing is judged.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ EXACT, DEFAULT, ANY = 0, 1, 2
 ANONYMOUS = "ANONYMOUS"
 """The user of a client that has not authenticated."""
 WINDOWS, WINDOW_S = "11", "1"
-"""Kafka's defaults of quota.window.num and quota.window.size.seconds: what was used counts for all windows but one."""
+"""Kafka's defaults of quota.window.num and quota.window.size.seconds. A client's usage counts for all windows but one."""
 
 Entity = Mapping[str, str | None]
 Entry = AlterClientQuotasRequest.EntryData
 
 
 def entry(entity: Entity, values: Mapping[str, float | None]) -> Entry:
-    """What is to change for one entity; a value that is None is removed."""
+    """The changes for one entity; a None value removes the quota."""
     return Entry(
         entity=[
             AlterClientQuotasRequest.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()
@@ -56,14 +56,14 @@ def entry(entity: Entity, values: Mapping[str, float | None]) -> Entry:
 
 
 def alter(broker: Broker, *entries: Entry, validate_only: bool = False) -> list[Any]:
-    """The results of AlterClientQuotas."""
+    """Send AlterClientQuotas, and return the results of its entries."""
     return broker.call(AlterClientQuotasRequest(entries=[*entries], validate_only=validate_only)).entries
 
 
 def alter_one(
     broker: Broker, entity: Entity, values: Mapping[str, float | None], *, validate_only: bool = False
 ) -> int:
-    """The error of the only entry."""
+    """Send AlterClientQuotas for one entity, and return its error code."""
     return only(alter(broker, entry(entity, values), validate_only=validate_only), "entry").error_code
 
 
@@ -87,7 +87,7 @@ def describe(
 
 
 def described(broker: Broker, entity: Entity, to: tuple[str, int] | None = None) -> dict[str, float]:
-    """The quotas of an entity, and of no other; as the controller knows them, or the node of that address."""
+    """The quotas of exactly this entity, from the default node, or from the node at `to`."""
     exact = {kind: (DEFAULT if name is None else EXACT, name) for kind, name in entity.items()}
     answer = describe(broker, exact, strict=True, to=to)
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeClientQuotas")
@@ -96,7 +96,7 @@ def described(broker: Broker, entity: Entity, to: tuple[str, int] | None = None)
 
 @contextmanager
 def quota(broker: Broker, entity: Entity, values: Mapping[str, float]) -> Generator[None]:
-    """Quotas that are set within the block."""
+    """Set quotas for the duration of the block."""
     set_quota(broker, entity, values)
     try:
         yield
@@ -106,9 +106,9 @@ def quota(broker: Broker, entity: Entity, values: Mapping[str, float]) -> Genera
 
 
 def set_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]) -> None:
-    """Quotas that are set, or removed, and described so by every node: each learns of them in its own time."""
+    """Set or remove quotas, and wait until every node describes them."""
     for node in _nodes(broker):
-        broker.connection(node)  # made before, so that it counts for no quota of an address
+        broker.connection(node)  # opened before, so that no connection quota of an address counts it
     for each in alter(broker, entry(entity, values)):
         if each.error_code != ErrorCode.NONE:
             raise Failed(f"AlterClientQuotas was refused with {error_name(each.error_code)} {message_of(each)}")
@@ -117,20 +117,20 @@ def set_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]
 
 @contextmanager
 def acting_quota(broker: Broker, entity: Entity, values: Mapping[str, float]) -> Generator[None]:
-    """Quotas that are set within the block, and by which the clients of the entity are throttled."""
+    """Set quotas for the duration of the block. Skips where other quotas take precedence (`expect_acting`)."""
     expect_acting(broker, values)
     with quota(broker, entity, values):
         yield
 
 
 def set_acting_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]) -> None:
-    """Quotas that are set, or removed, and by which the clients of the entity are throttled."""
+    """Set or remove quotas. Skips where other quotas take precedence (`expect_acting`)."""
     expect_acting(broker, values)
     set_quota(broker, entity, values)
 
 
 def expect_acting(broker: Broker, keys: Collection[str]) -> None:
-    """Skips where the target has quotas of users that go before those of a client id."""
+    """Skips where the target has quotas of users, which take precedence over those of a client id."""
     for each in describe(broker, {USER: (ANY, None)}).entries or ():
         parts = {part.entity_type: part.entity_name for part in each.entity}
         shadowing = {value.key for value in each.values} & {*keys}
@@ -139,7 +139,7 @@ def expect_acting(broker: Broker, keys: Collection[str]) -> None:
 
 
 def _may_be_ours(broker: Broker, user: str | None) -> bool:
-    """Whether the suite's clients may be this user; none stands for the default."""
+    """Whether the suite's clients may be this user; None is the default user."""
     if user is None or user == ANONYMOUS:
         return True
     return broker.subject.authenticates_clients and not user.startswith("tg-")
@@ -152,7 +152,7 @@ def _wait_until_described(broker: Broker, entity: Entity, wanted: Mapping[str, f
 
 
 def _nodes(broker: Broker) -> list[tuple[str, int]]:
-    """The addresses of a cluster's nodes; none of a single node, which all requests go to."""
+    """The addresses of a cluster's nodes; empty for a single node, which gets all requests."""
     return [(node.host, node.port) for node in broker.metadata([]).brokers] if broker.subject.nodes > 1 else []
 
 
@@ -160,7 +160,7 @@ def _nodes(broker: Broker) -> list[tuple[str, int]]:
 
 
 def client(broker: Broker, client_id: str, topic: Topic | None = None) -> BrokerConnection:
-    """A new connection of a client of this id, to the topic's leader, or to the controller where none is given."""
+    """A new connection with this client id: to the topic's leader, or without a topic to the controller."""
     controller = broker.controller() if broker.subject.nodes > 1 else None
     return broker.connect(controller if topic is None else broker.leader(topic), client_id=client_id)
 
@@ -168,7 +168,7 @@ def client(broker: Broker, client_id: str, topic: Topic | None = None) -> Broker
 def produce(
     broker: Broker, client_id: str, topic: Topic, size: int, *, acks: int = 1, on: BrokerConnection | None = None
 ) -> Any:
-    """The answer to one batch, on a connection of its own unless one is given; None where none is asked for."""
+    """Produce one batch, by default on a new connection, and return the response; None with acks=0."""
     request = produce_request({(topic, 0): bytes(batch(b"x" * size))}, acks=acks)
     connection = on or client(broker, client_id, topic)
     version = broker.version_for(ProduceRequest)
@@ -182,13 +182,13 @@ def produce(
 
 
 KEPT_MS = 500
-"""What is answered later may have been kept for the throttle time."""
+"""A slower response may have been delayed for the throttle time."""
 
 
 def throttled_after(broker: Broker, use: Callable[[], Any], ask: Callable[[], int]) -> int:
-    """The throttle time that `ask` gets after a client has used up its quota; nothing is judged where it asks too late.
+    """The throttle time that `ask` returns after `use` has used up the client's quota. Skips where `ask` may come too late.
 
-    It is too late where the broker keeps the answer to `use` until the throttle time is over, as Kafka did before KIP-219.
+    It does where the broker delays the response to `use` for the throttle time, as Kafka did before KIP-219.
     """
     use()
     began = time.monotonic()
@@ -204,7 +204,7 @@ def throttled_after(broker: Broker, use: Callable[[], Any], ask: Callable[[], in
 
 
 def counts_for_s(broker: Broker) -> float:
-    """How long what a client has used counts at the least."""
+    """The least time in seconds for which a client's usage counts."""
     described = broker.subject.profile.configs
     windows = number(described.get("quota.window.num") or WINDOWS, "quota.window.num")
     seconds = number(described.get("quota.window.size.seconds") or WINDOW_S, "quota.window.size.seconds")
@@ -215,5 +215,5 @@ def counts_for_s(broker: Broker) -> float:
 
 
 def expect_throttled(broker: Broker, ask: Callable[[], int], what: str) -> None:
-    """The client comes to be throttled: a broker may act on a quota a moment after it describes it."""
+    """Wait until the client is throttled: a broker may enforce a quota a moment after it describes it."""
     broker.eventually(lambda: ask() > 0, f"{what} is throttled")

@@ -1,6 +1,6 @@
-"""Reading as a read_committed consumer does: what the broker lists as aborted is left out by who reads.
+"""Read as a read_committed consumer does: it filters out the transactions that the broker lists as aborted.
 
-committed(broker, topic)                          # the records that count, in the order of the log
+committed(broker, topic)                          # the committed records, in the order of the log
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ MAX_FETCHES = 10_000
 
 
 def aborted_of(part: Any) -> list[tuple[int, int]]:
-    """The aborted transactions that a fetched partition lists: producer ids and first offsets."""
+    """The aborted transactions of a fetched partition: producer ids and first offsets."""
     return [(one.producer_id, one.first_offset) for one in cast(Sequence[Any], part.aborted_transactions or ())]
 
 
 def counting_records(data: bytes, aborted: list[tuple[int, int]]) -> list[Record]:
-    """The records of one answer that a read_committed consumer hands on (KIP-98).
+    """The records of one response that a read_committed consumer returns to its application (KIP-98).
 
-    A transaction is left out from the batch on that reaches its first offset, up to its abort marker.
+    Leaves out an aborted transaction from the batch with its first offset up to its abort marker.
     """
     due = sorted(aborted, key=lambda one: one[1])
     leaving_out: set[int] = set()
@@ -52,7 +52,7 @@ def committed(
     partition_max_bytes: int = WHOLE,
     to: tuple[str, int] | None = None,
 ) -> list[Record]:
-    """All that counts from an offset up to the last stable one, fetched in pieces of so many bytes."""
+    """All committed records from an offset up to the last stable offset, with fetches of `partition_max_bytes`."""
     found: list[Record] = []
     for _ in range(MAX_FETCHES):
         part = broker.fetch(
@@ -73,19 +73,19 @@ def committed(
 
 
 def committed_values(broker: Broker, topic: Topic, **options: Any) -> list[bytes | None]:
-    """The values of all that counts."""
+    """The values of all committed records."""
     return [record.value for record in committed(broker, topic, **options)]
 
 
 def expect_committed(broker: Broker, what: str, topic: Topic, *wanted: bytes, partition: int = 0) -> None:
-    """A read_committed consumer gets these values, and nothing else."""
+    """Require that a read_committed consumer gets exactly these values."""
     broker.expect_equal(what, committed_values(broker, topic, partition=partition), list(wanted))
 
 
 def expect_ended(broker: Broker, topic: Topic, value: bytes, *, committed: bool) -> None:
-    """A transaction of one record is over in its partition: nothing follows the record but markers of this outcome.
+    """Require that a transaction of one record has ended in its partition: only markers of this outcome follow the record.
 
-    There may be several: a coordinator sends a marker again after an answer that is lost, and after it has loaded its state.
+    There may be several: a coordinator repeats a marker after a lost response, and after it has loaded its state.
     """
     stable = broker.end_offset(topic, isolation=READ_COMMITTED)
     broker.expect(stable > 1, f"nothing is open in {topic.name}, whose stable end is {stable}")

@@ -1,4 +1,4 @@
-"""Whether a partition's leader serves it: what Metadata says is ahead of the leader for a moment, or behind it."""
+"""Whether a partition's leader serves it. Metadata may be ahead of the leader for a moment, or behind it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 EARLIEST = -2
 """Special timestamp of ListOffsets."""
 SHORTEST_S = 0.5
-"""A broker that never reports a topic is waited for so long at the least."""
+"""The shortest wait for a broker that does not report topics."""
 
 
 def error_of_leader(broker: Broker, topic: Topic, partition: int) -> int:
-    """How a partition's leader answers for it, by ListOffsets or else by Fetch; and whether its own metadata has it.
+    """The error code of a partition's leader, from ListOffsets or else Fetch; UNKNOWN_TOPIC_OR_PARTITION where its metadata
+    lacks it.
 
-    With ZooKeeper a broker first learns that it leads (LeaderAndIsr), then who leads each partition (UpdateMetadata). In between
-    the leader answers ListOffsets, and refuses records with UNKNOWN_TOPIC_OR_PARTITION.
+    With ZooKeeper a broker first learns that it leads (LeaderAndIsr), then the leaders of all partitions (UpdateMetadata). In
+    between the leader answers ListOffsets, and refuses records with UNKNOWN_TOPIC_OR_PARTITION.
     """
     subject = broker.subject
     if subject.by_zookeeper and subject.nodes > 1:
@@ -41,9 +42,9 @@ def error_of_leader(broker: Broker, topic: Topic, partition: int) -> int:
 
 
 def await_everywhere(broker: Broker, topic: Topic) -> None:
-    """Wait a while until every broker that can be reached reports the topic's leaders: each learns of a new topic in its own
-    time, and answers until then that it does not exist. One that does not is waited for the less, the more topics it lacks: it
-    must not use up the time of every requirement."""
+    """Wait until every reachable broker reports the topic's leaders: until a broker learns of a new topic, it reports that
+    the topic does not exist. The wait for a broker shrinks with each topic that it fails to report, to save the time of later
+    requirements."""
     named = MetadataRequest.MetadataRequestTopic(name=topic.name)
 
     def reported(address: tuple[str, int]) -> bool:
@@ -65,12 +66,12 @@ def await_everywhere(broker: Broker, topic: Topic) -> None:
         try:
             broker.eventually(lambda place=place: reported(place), what, within_s=within_s)
             ignorant.pop(place, None)
-        except NoAnswer:  # whether it ever does is for the requirements about metadata
+        except NoAnswer:  # the requirements about metadata judge this broker
             ignorant[place] = max(SHORTEST_S, within_s / 4)
 
 
 def serves(broker: Broker, topic: Topic) -> bool:
-    """Whether the partition's leader answers for it."""
+    """Whether the topic has one partition, and its leader answers ListOffsets."""
     try:
         led = [one.leader_id >= 0 for one in broker.describe_topic(topic.name).partitions]
         return led == [True] and broker.offset_of(topic, EARLIEST).error_code == ErrorCode.NONE

@@ -1,9 +1,9 @@
-"""The matrix of Apache Kafka's releases: what each requirement said of each, stored small in `requirements/releases.json`.
+"""The matrix of Apache Kafka's releases: the verdict of each requirement on each, stored in `requirements/releases.json`.
 
-A line of the file is a requirement: by the fingerprint of its test, the releases of each verdict. What is stored under another
-fingerprint than the test has now is out of date, and measured again by `tidegauge releases measure`. The fingerprint covers
-the test and what the record asks for, not the helpers: after a change of these, `--again` measures all. What a release does
-not owe, by `since` and `until`, is not measured on it.
+A line of the file is a requirement: the fingerprint of its test, then the releases of each verdict. Verdicts under another
+fingerprint than the test's present one are stale; `tidegauge releases measure` replaces them. The fingerprint covers the test
+and the record's needs, not the helpers: after a change of these, `--again` measures all. A release is measured only by the
+requirements that it owes (`since` and `until`).
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ RELEASES = (
 )  # fmt: skip
 """The releases of the matrix: one of each line in which the protocol or its behaviour changed."""
 BY_ZOOKEEPER = "-zk"
-"""Behind a release that KRaft can coordinate, too: it was started with a ZooKeeper."""
+"""The suffix of a release that was started with ZooKeeper, although it also supports KRaft."""
 OWN_BUG = "Kafka's own bug"
-"""How the reason of a failure begins that `known_bugs` has; its verdict in the matrix."""
+"""The beginning of a failure's reason where `known_bugs` has the failure, and the matrix's verdict for it."""
 NOT_MEASURED = "not measured"
 LONGEST_REASON = 160
 Stored = dict[str, dict[str, dict[str, dict[str, str]]]]
-"""By requirement, fingerprint, verdict and reason: releases, with spaces between them."""
+"""Requirement -> fingerprint -> verdict -> reason -> releases, separated by spaces."""
 
 
 def order(version: str) -> tuple[tuple[int, ...], str]:
-    """Where a release stands among the others."""
+    """The sort key of a release."""
     return version_key(version), version
 
 
@@ -65,7 +65,7 @@ class Matrix:
 
     @classmethod
     def read(cls, path: Path = STORE) -> Matrix:
-        """What is stored; nothing where there is no file."""
+        """The stored matrix; empty where there is no file."""
         content: Stored = json.loads(path.read_text()) if path.exists() else {}
         found = cls()
         for id, by_fingerprint in content.items():
@@ -77,7 +77,7 @@ class Matrix:
         return found
 
     def write(self, path: Path = STORE) -> None:
-        """Store it, a line a requirement, in one step."""
+        """Store the matrix with one line for each requirement, atomically."""
         lines: Stored = {}
         for (version, id), cell in sorted(self.cells.items(), key=lambda item: (item[0][1], order(item[0][0]))):
             place = lines.setdefault(id, {}).setdefault(cell.fingerprint, {}).setdefault(cell.verdict, {})
@@ -88,18 +88,19 @@ class Matrix:
         temporary.replace(path)
 
     def versions(self) -> list[str]:
-        """The releases of which something is stored, the oldest first."""
+        """The releases with stored cells, the oldest first."""
         return sorted({version for version, _ in self.cells}, key=order)
 
     def current(self, version: str, entry: Entry) -> Cell | None:
-        """The cell of a requirement, unless its test has changed since."""
+        """The cell of a requirement; None where its test has changed since."""
         cell = self.cells.get((version, entry.requirement.id))
         return cell if cell and cell.fingerprint == fingerprint(entry) else None
 
     def lacking(self, version: str, entries: Iterable[Entry], *, again: bool = False, nodes: int = 1) -> list[Entry]:
-        """What is to be measured on a release with so many nodes: also what says nothing of the requirement itself.
+        """The requirements to measure on a release: those without a current cell, and those that were blocked or had an
+        engine error.
 
-        With several nodes these are the requirements that need more than one, and of them those for which there were too few.
+        With several nodes only requirements that need more than one, and also those that had too few.
         """
 
         def known(entry: Entry) -> bool:
@@ -109,18 +110,18 @@ class Matrix:
 
         judged = [entry for entry in entries if entry.test]
         for entry in judged:
-            _source(entry.test)  # that of the tests that are loaded; what is not owed here may be by a later release
+            _source(entry.test)  # cache the source of every loaded test; a later release may owe more of them
         owed = [entry for entry in judged if is_owed(entry, version)]
         asked = [entry for entry in owed if nodes == 1 or 1 < entry.requirement.needs.nodes <= nodes]
         return [entry for entry in asked if again or not known(entry)]
 
     def keep(self, version: str, entry: Entry, judgement: Judgement) -> None:
-        """Store what a requirement said."""
+        """Set the cell of a requirement from its judgement."""
         self.cells[version, entry.requirement.id] = cell_of(entry, judgement)
 
 
 def spec_of(version: str, nodes: int = 1) -> str:
-    """A release as a target."""
+    """The target specification of a release."""
     kind = "kafka-zk" if version.endswith(BY_ZOOKEEPER) else "kafka"
     number = version.removesuffix(BY_ZOOKEEPER)
     return f"{kind}:{number}:{nodes}" if nodes > 1 else f"{kind}:{number}"
@@ -131,21 +132,21 @@ def is_owed(entry: Entry, version: str) -> bool:
 
 
 def fingerprint(entry: Entry) -> str:
-    """Of a requirement's test and of what its record asks for, wherever the suite is installed."""
+    """A hash of a requirement's test and its record's needs, independent of the installation folder."""
     text = _source(entry.test) + entry.requirement.needs.model_dump_json().replace(str(Path(__file__).parent), "")
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 @cache
 def _source(test: Callable[..., Any] | None) -> str:
-    """Of the test that is loaded: looked up once, because the file may be edited during a long run."""
+    """The source of a loaded test. Read once, because the file may be edited during a long run."""
     assert test is not None
     source = inspect.getsource(test)
     return source[source.index("def ") :]
 
 
 def cell_of(entry: Entry, judgement: Judgement) -> Cell:
-    """A judgement as it is stored: a short reason without the release's number and without names that differ each time."""
+    """The cell of a judgement: its reason is cut, and lacks the release's number and generated names."""
     reason = "" if judgement.verdict is Verdict.PASS else judgement.reason
     own_bug = reason.startswith(OWN_BUG)
     reason = re.sub(r"; the target is judged as Kafka [\d.]+( with ZooKeeper)?$", "", reason)
@@ -154,7 +155,7 @@ def cell_of(entry: Entry, judgement: Judgement) -> Cell:
 
 
 class Keeper:
-    """The listener of a run that stores each verdict as soon as it is there: a run that is stopped goes on from there."""
+    """A listener that stores each verdict at once, so that an interrupted measurement continues from there."""
 
     def __init__(self, version: str, path: Path = STORE, reported: Callable[[str], None] = lambda _: None) -> None:
         self.version, self.path, self.reported = version, path, reported
@@ -184,7 +185,7 @@ class Keeper:
 
 @contextmanager
 def _locked(folder: Path) -> Generator[None]:
-    """One at a time, of all processes and threads."""
+    """Hold an exclusive lock on a folder, against other processes and threads."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -202,11 +203,10 @@ def measure(
     again: bool = False,
     open_target: Callable[..., Any] | None = None,
 ) -> int:
-    """Judge the keeper's release, with so many nodes, by what its matrix lacks; gives how many requirements that were.
+    """Judge the keeper's release by the requirements that its matrix lacks, and return their number.
 
-    `open_target` is another way to the release than `linearizability.targets.open_target`.
-
-    Errors: KeyboardInterrupt where a signal ended the run; what was judged is stored.
+    `open_target` replaces `linearizability.targets.open_target`. Errors: KeyboardInterrupt where a signal ended the run;
+    verdicts until then are stored.
     """
     from conformance.runner import Plan, run
 
@@ -227,8 +227,8 @@ def measure(
 
 
 def counts(matrix: Matrix, version: str, level: str = "") -> dict[str, int]:
-    """How many requirements (of a level) have each verdict on a release. Of `not measured` ones nothing current is stored;
-    `not owed` are those that came with a later release, or ended with an earlier one."""
+    """Verdict -> the number of requirements (of a level) on a release. `not measured` ones have no current cell; `not owed`
+    ones begin with a later release, or end with an earlier one."""
     found: dict[str, int] = {}
     for entry in catalogue().values():
         if entry.test and level in ("", entry.requirement.level):
@@ -241,7 +241,7 @@ def counts(matrix: Matrix, version: str, level: str = "") -> dict[str, int]:
 
 
 def failures(matrix: Matrix, version: str) -> Iterator[tuple[Entry, Cell]]:
-    """The requirements that did not pass on a release, tolerance and what was not judged left aside."""
+    """The requirements that failed on a release, by a known bug, by a plain failure or by an engine error."""
     for entry in catalogue().values():
         owed = entry.test and is_owed(entry, version)
         cell = matrix.current(version, entry) if owed else None

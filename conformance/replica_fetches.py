@@ -1,4 +1,4 @@
-"""Fetches in the name of a replica, as followers send them."""
+"""Fetch requests with a replica id, as followers send them."""
 
 from typing import Any, Unpack
 
@@ -23,7 +23,7 @@ def fetch_as(
     current_leader_epoch: int = UNREPORTED,
     **params: Unpack[FetchParams],
 ) -> Any:
-    """Fetch partition 0 in the name of a replica, with a broker epoch (-1: not reported); gives the partition's result."""
+    """Fetch partition 0 with a replica id and a broker epoch (-1: not reported), and return the partition's result."""
     version = broker.version_for(FetchRequest)
     asked: FetchParams = {"max_wait_ms": 0, **params}
     request = fetch_request({(topic, 0): offset}, current_leader_epoch=current_leader_epoch, **asked)

@@ -1,7 +1,8 @@
-"""What a requirement is: its record, the decorator that ties it to its function, and the catalogue of all of them.
+"""Requirements: their records, the decorator that registers a test with its record, and the catalogue of all of them.
 
 A requirement is one function with one record. The records are the catalogue: `list`, `explain`, the reports and the
-documentation are made from them. `requirements/` holds one module an area; importing a module registers its requirements.
+documentation are generated from them. `requirements/` holds one module for each area; importing a module registers its
+requirements.
 """
 
 from __future__ import annotations
@@ -60,19 +61,19 @@ AREAS = {
     "QTA": "Quotas of clients",
     "OPT": "Optional areas",
 }
-"""Area code -> what it is about, in the order of reports."""
+"""Area code -> its title, in the order of reports."""
 
 
 WITHOUT_ZOOKEEPER = "3.3"
-"""The first release that KRaft coordinates, unless it is started with a ZooKeeper (`Requirement.kraft`)."""
+"""The first release with KRaft, unless it is started with ZooKeeper (`Requirement.kraft`)."""
 COPY_ON_ANOTHER_NODE = "BAS-14"
-"""The requirement that a copy on another node is seen."""
+"""The requirement that a follower's copy of a record can be observed."""
 REPLICATED_AREAS = ("ACK", "EPO", "ELE", "REP", "RET")
-"""Areas whose requirements with several nodes are about copies: none of them passes where no copy was seen."""
+"""Areas whose requirements with several nodes are about replication: all of them require COPY_ON_ANOTHER_NODE."""
 
 
 class Needs(BaseModel):
-    """What a target must offer before the requirement can be judged; whatever is missing skips it, and says so."""
+    """The features that a target must have before the requirement can be judged; a missing one skips it, with the reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -132,29 +133,30 @@ class Requirement(BaseModel):
 
     @property
     def profile(self) -> ConformanceProfile:
-        """The vendor's profile that it belongs to."""
+        """The profile of the requirement."""
         return profile_of(self.id)
 
     @property
     def prerequisites(self) -> tuple[str, ...]:
-        """What must hold before it can be judged: what it declares, and what its area implies."""
+        """The requirements that must hold before this one can be judged: those it declares, and those its area implies."""
         copied = self.needs.nodes > 1 and self.area in REPLICATED_AREAS
         return (COPY_ON_ANOTHER_NODE, *self.requires) if copied else self.requires
 
     @property
     def owed(self) -> str:
-        """Which releases owe it, in words; empty: all."""
+        """The releases that owe it, as text; empty for all."""
         words = [f"since {self.since}" if self.since else "", f"until {self.until}" if self.until else ""]
         return " ".join([*filter(None, words), *["with KRaft"] * self.kraft])
 
     @property
     def builds_on(self) -> tuple[str, ...]:
-        """What it uses on its way: where it fails, and one of these fails too, it is blocked by that one."""
+        """The requirements that its test uses as steps: where it fails, and one of these fails too, it is blocked by that
+        one."""
         return dependencies_of(self.id)
 
     @property
     def area(self) -> str:
-        """The three letters that its id begins with."""
+        """The first three letters of its id."""
         return self.id[:3]
 
     @property
@@ -184,7 +186,7 @@ _entries: dict[str, Entry] = {}
 
 
 class Declared(TypedDict, total=False):
-    """What a requirement may declare of itself: fields of `Requirement` and, flat beside them, those of `Needs`."""
+    """The optional arguments of a requirement's declaration: fields of `Requirement` and of `Needs` in one level."""
 
     tolerated: str
     since: str
@@ -227,7 +229,7 @@ def requirement(
 
 
 def untestable(id: str, *, notices: str, sentence: str, source: str, reason: str, **declared: Unpack[Declared]) -> None:
-    """Register a requirement that nothing can test from outside of a broker, and say why."""
+    """Register a requirement that cannot be tested from outside a broker, with the reason."""
     others: dict[str, Any] = {**declared}
     record = Requirement(
         id=id,
@@ -254,13 +256,14 @@ def _confirmations(path: Path) -> dict[str, list[str]]:
 
 
 def confirmed_on(id: str) -> tuple[str, ...]:
-    """The versions of Apache Kafka on which a run saw this requirement pass."""
+    """The versions of Apache Kafka on which this requirement passed in a run with --confirm."""
     held = _confirmations(CONFIRMATIONS)
     return tuple(sorted((version for version, ids in held.items() if id in ids), key=version_key))
 
 
 def confirm(version: str, passed: Iterable[str], judged: Iterable[str]) -> None:
-    """Write down what passed on a version of Apache Kafka; what was judged and did not pass loses its confirmation."""
+    """Store the requirements that passed on a version of Apache Kafka. Judged ones that did not pass lose their
+    confirmation."""
     _confirmations.cache_clear()
     held = dict(_confirmations(CONFIRMATIONS))
     held[version] = sorted((set(held.get(version, ())) - set(judged)) | set(passed))
@@ -287,7 +290,7 @@ def select(
 ) -> list[Entry]:
     """Requirements by ids (`PRD-05`), areas (`PRD`), ranges (`PRD-05..PRD-09`), level, profile and Kafka version.
 
-    Errors: ValueError when a pattern names nothing, with what was meant perhaps.
+    Errors: ValueError when a pattern matches no requirement.
     """
     chosen: dict[str, Entry] = {}
     entries = catalogue()
@@ -314,7 +317,8 @@ def _matches(id: str, pattern: str) -> bool:
 
 
 def owed_by(record: Requirement, version: str, *, by_zookeeper: bool = False) -> bool:
-    """Whether a broker of this Kafka version owes the requirement; a ZooKeeper can coordinate releases up to 3.9."""
+    """Whether a broker of this Kafka version owes the requirement. `by_zookeeper`: coordinated by ZooKeeper, as releases up
+    to 3.9 can be."""
     if record.kraft and by_zookeeper:
         return False
     key = version_key(version)
@@ -324,7 +328,7 @@ def owed_by(record: Requirement, version: str, *, by_zookeeper: bool = False) ->
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """`4.10.1` after `4.9`: the numbers of a version. An unreleased suffix (`4.4.0-SNAPSHOT`) counts as its release."""
+    """The numbers of a version, so that `4.10.1` comes after `4.9`. A snapshot (`4.4.0-SNAPSHOT`) counts as its release."""
     return tuple(int(number) for number in re.findall(r"\d+", version.split("-")[0]))
 
 

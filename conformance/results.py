@@ -1,6 +1,6 @@
-"""What a run says: the verdict of each requirement with its evidence, and of the whole. `report.json` is a `Run`.
+"""The results of a run: the verdict of each requirement with its evidence, and of the whole run. `report.json` is a `Run`.
 
-The JSON schema of `Run` is published in `report/schema.json`; a test holds it against these models.
+The JSON schema of `Run` is published in `report/schema.json`; a test compares it with these models.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from conformance.requirement import Requirement, owed_by
 from conformance.target_profile import TargetProfile
 
 FORMAT = 2
-"""Version of the report's form; grows when a reader of an older one would misread it."""
+"""The version of the report's format. It grows when a reader of the older format would misread a report."""
 
 
 HEX = r"^([0-9a-f]{2})*$"
 
 
 class Verdict(StrEnum):
-    """What came of one requirement."""
+    """The verdict on one requirement."""
 
     PASS = "pass"
     FAIL = "fail"
     TOLERATED = "tolerated"
-    """Not what Kafka does, but what the requirement puts up with; the reason says how it differs."""
+    """Another behaviour than Kafka's that the requirement tolerates; the reason names the difference."""
     BLOCKED = "blocked"
     """Another requirement that this one builds on fails; `blocked_by` names it."""
     NOT_JUDGED = "not judged"
-    """The reason says what the target lacks."""
+    """The target lacks something, which the reason names."""
     UNTESTABLE = "untestable"
-    """Nothing outside of a broker can judge it; the reason says why."""
+    """It cannot be judged from outside a broker; the reason explains why."""
     ENGINE_ERROR = "engine error"
-    """The suite itself failed: says nothing about the target."""
+    """The suite itself failed. This verdict is not about the target."""
 
 
 JUDGED = (Verdict.PASS, Verdict.TOLERATED, Verdict.FAIL)
-"""The verdicts that say something about the target."""
+"""The verdicts about the target's behaviour."""
 WORST_FIRST = (
     Verdict.ENGINE_ERROR, Verdict.FAIL, Verdict.BLOCKED, Verdict.TOLERATED, Verdict.PASS, Verdict.NOT_JUDGED,
     Verdict.UNTESTABLE,
 )  # fmt: skip
-"""Of several cases the worst counts; a case that was not judged does not hide those that were."""
+"""Verdicts from the worst on: of several cases the worst counts. A case that was not judged does not hide the judged ones."""
 
 
 class RunVerdict(StrEnum):
-    """What came of the run."""
+    """The verdict on a run."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -58,27 +58,27 @@ class RunVerdict(StrEnum):
 
 
 class Lack(StrEnum):
-    """What a target lacks for a requirement to be judged."""
+    """The kind of what a target lacks for a requirement to be judged."""
 
     RELEASE = "release"
-    """It is judged as a Kafka that does not owe it."""
+    """The target is judged as a Kafka release that does not owe the requirement."""
     API = "API"
     """An API, a version of one, or a message format."""
     NODES = "nodes"
     HOOK = "hook"
     CONFIGURATION = "configuration"
     OTHER = "other"
-    """What it should be able to do with what it has: the suite, or the target, falls short."""
+    """The target has all of the above: the suite, or the target, has another limitation."""
 
 
 class Form(BaseModel):
-    """All models of the report refuse what they do not know."""
+    """The base of all models of the report. Refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class RecordedExchange(Form):
-    """One request and its response, as bytes; long ones are cut, their sizes are not."""
+    """One request and its response, as bytes. Long ones are truncated; their sizes are the full ones."""
 
     case: str = Field(default="", description="the case of the requirement that it belongs to")
     connection: int = Field(description="number of the connection within the requirement")
@@ -97,7 +97,7 @@ class RecordedExchange(Form):
 
 
 class Case(Form):
-    """One of several cases of a requirement, as a pair of API and version."""
+    """One of several cases of a requirement, for instance an API and a version."""
 
     name: str
     verdict: Verdict
@@ -149,12 +149,12 @@ class Tally(Form):
 
 
 def printable(text: str) -> str:
-    """The text of an answer as a report can hold it: bytes that are no UTF-8 are escaped."""
+    """The text of a response for the report: surrogates, which stand for bytes that are not UTF-8, are escaped."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 class TargetRecord(Form):
-    """Who was judged."""
+    """The target of a run."""
 
     spec: str
     name: str = Field(default="", description="the software's name and version, where an adapter says them")
@@ -180,7 +180,7 @@ class TargetRecord(Form):
 
 
 class Demonstration(Form):
-    """One of the project's other promises, shown by its own command in the same run."""
+    """One of the project's other promises, demonstrated by its own command in the same run."""
 
     title: str
     command: str
@@ -192,7 +192,7 @@ class Demonstration(Form):
 
 
 class Change(Form):
-    """A requirement whose verdict is not that of the baseline."""
+    """A requirement whose verdict differs from the baseline's."""
 
     id: str
     before: Verdict
@@ -201,7 +201,7 @@ class Change(Form):
 
 
 INTERRUPTED = "the run was interrupted"
-"""The reason of a run that was ended early and has no failure."""
+"""The reason of a run that a signal ended early."""
 
 
 class Run(Form):
@@ -258,7 +258,8 @@ class Run(Form):
         self.verdict, self.reason = self._overall(target_broke)
 
     def _overall(self, target_broke: str) -> tuple[RunVerdict, str]:
-        """The worst counts: a failed must-requirement, then what keeps the verdict unknown."""
+        """The verdict and its reason: fail for a worse verdict than the baseline's or any failure that counts, else unknown
+        or pass."""
         failed = [
             judgement.requirement.id
             for judgement in self.judgements
@@ -303,18 +304,18 @@ class Run(Form):
 
     @property
     def was_interrupted(self) -> bool:
-        """Whether a signal ended the run before all was judged."""
+        """Whether a signal ended the run before every requirement was judged."""
         return any(one.unreached and one.reason == INTERRUPTED for one in self.judgements)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """The verdict that counts among several cases; not judged where there is none."""
+    """The worst of several verdicts; not judged where there is none."""
     seen = set(verdicts)
     return next((verdict for verdict in WORST_FIRST if verdict in seen), Verdict.NOT_JUDGED)
 
 
 class ProfileTally(Form):
-    """What a run says of one profile: its musts, as far as the target owes them and anything outside can judge them."""
+    """A run's results in one profile, counted over the musts that the target owes and that can be tested."""
 
     profile: ConformanceProfile
     musts: int
@@ -331,9 +332,9 @@ class ProfileTally(Form):
 
 
 def profile_tallies(judgements: Iterable[Judgement], kafka_version: str = "") -> list[ProfileTally]:
-    """One tally for each profile of which the judgements hold a must, in the order of the profiles.
+    """One tally for each profile with a must among the judgements, in the order of the profiles.
 
-    `kafka_version` is the one that was asked of the target: what it does not owe is not counted.
+    `kafka_version` is the version as which the target is judged; requirements that it does not owe are not counted.
     """
     counted = [
         judgement
@@ -354,7 +355,7 @@ def profile_tallies(judgements: Iterable[Judgement], kafka_version: str = "") ->
 
 
 class Coverage(Form):
-    """How many requirements were judged, of those that this target can be asked."""
+    """The numbers of requirements that apply to this target, and of those that were judged."""
 
     served: int = Field(description="owed and testable ones whose APIs the target serves")
     equipped: int = Field(description="of these, those whose nodes, fault hooks and configurations it has too")
@@ -371,17 +372,17 @@ class Coverage(Form):
 
     @property
     def share(self) -> float:
-        """The judged and the blocked ones, of those that it is equipped for."""
+        """The judged and blocked ones as a share of those that the target is equipped for."""
         return (self.judged + self.blocked) / self.equipped if self.equipped else 0.0
 
     @property
     def share_by_apis(self) -> float:
-        """The judged and the blocked ones, of those whose APIs the target serves."""
+        """The judged and blocked ones as a share of those whose APIs the target serves."""
         return (self.judged + self.blocked) / self.served if self.served else 0.0
 
 
 def coverage(judgements: Iterable[Judgement]) -> Coverage:
-    """How much of what the target can be asked was judged."""
+    """The coverage of a run's judgements."""
     served = [
         one for one in judgements if one.verdict is not Verdict.UNTESTABLE and one.lacks not in (Lack.RELEASE, Lack.API)
     ]
@@ -395,14 +396,15 @@ def coverage(judgements: Iterable[Judgement]) -> Coverage:
 
 
 class Cause(Form):
-    """A failing requirement with those that could not be judged because of it."""
+    """A failed requirement with those that it blocks."""
 
     judgement: Judgement
     blocks: list[str]
 
 
 def root_causes(judgements: Iterable[Judgement]) -> list[Cause]:
-    """The failures, each with what it blocks: musts first, then what blocks most, then in the order of reports."""
+    """The failures, each with the requirements that it blocks: musts first, then by the number of blocked ones, then in
+    report order."""
     listed = list(judgements)
     blocks: dict[str, list[str]] = {}
     for judgement in listed:

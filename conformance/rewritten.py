@@ -1,13 +1,13 @@
-"""Requirements judged on answers that were rewritten at random: whatever a broker says, the suite must not break.
+"""Judge requirements on randomly rewritten responses: no response of a broker may break the suite.
 
-    python -m conformance.rewritten --first 0 --trials 200      # a JSON line for each trial, the last one sums up
-    python -m conformance.rewritten --first 17 --trials 1       # one again: its seed draws requirement and rewritings
+    python -m conformance.rewritten --first 0 --trials 200      # one JSON line for each trial; the last line sums up
+    python -m conformance.rewritten --first 17 --trials 1       # repeat one: its seed draws requirement and rewritings
 
-A *trial* is one requirement, judged through a proxy of its own that rewrites answers by the trial's seed
+A *trial* is one requirement, judged through its own proxy that rewrites responses by the trial's seed
 (`linearizability.mutants.wire.chance`). Every fourth is a whole run: the target is probed, a few requirements are judged in a
-session, and the run sums up. Verdicts do not matter; an engine error, an exception, or a trial that goes on after its
-deadline, does. All trials share one sound broker, and some run side by side: a seed gives the same requirements and the
-same drawing, and mostly the same rewritings.
+session, and the run sums up. Verdicts do not matter; an engine error, an exception, or a trial that overruns its deadline,
+does. All trials share one sound broker, and some run in parallel: a seed always draws the same requirements, and mostly
+causes the same rewritings.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from linearizability.targets.loop import Loop
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 
 DEADLINE_S = 6.0
-"""Requirements get no longer here: what was rewritten is often waited for until the end."""
+"""The longest deadline of a requirement here: a test often waits until the end for a response that was rewritten."""
 GRACE_S = 20.0
-"""A trial that is still not over so long after its deadline has overrun it; a busy machine takes some seconds."""
+"""How long after its deadline a trial may end; on a busy machine that takes some seconds."""
 HANGS_S = 120.0
 RUN_HANGS_S = 900.0
-"""A run waits in many places, each with a deadline of its own: for a target that answers nothing readable it takes minutes."""
+"""A whole run has many waits with separate deadlines: on a target without a readable response it takes minutes."""
 EVERY, OF_A_RUN = 4, 3
-"""Each so many-th trial is a run, of so many requirements."""
+"""Every EVERY-th trial is a whole run, of OF_A_RUN requirements."""
 QUICK_S = 3.0
 
 
 def candidates() -> list[Entry]:
-    """Requirements that are quick, and need neither hooks nor nodes nor configurations of their own."""
+    """Requirements that are quick, and need one node, no hooks and no configurations."""
     usage = Store.read(STORE).usage
     return [
         entry
@@ -70,7 +70,7 @@ def candidates() -> list[Entry]:
 
 
 def hurried(entry: Entry) -> Entry:
-    """With less time: what was rewritten is often waited for until the end."""
+    """The entry with a deadline of at most DEADLINE_S."""
     deadline_s = min(entry.requirement.deadline_s, DEADLINE_S)
     return Entry(requirement=entry.requirement.model_copy(update={"deadline_s": deadline_s}), test=entry.test)
 
@@ -82,18 +82,18 @@ class Trials:
         self.target, self.loop = target, loop
         self.entries = candidates()
         self.running: dict[int, tuple[str, float, int, float]] = {}
-        """Seed -> requirements, since when, thread, and after how many seconds it hangs."""
+        """Seed -> requirements, start time, thread id, and the seconds after which the trial counts as hanging."""
         sketch = Subject(bootstrap=addresses(target.bootstrap), kafka_version="4.3.1")
         with Broker(sketch, self.entries[0].requirement) as broker:
             answer = broker.connect().call(ApiVersionsRequest(), 0)
         self.api_versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def run(self, seed: int) -> dict[str, Any]:
-        """One trial, as the line that reports it."""
+        """Run one trial, and return its output line."""
         return self.whole_run(seed) if seed % EVERY == EVERY - 1 else self.judge_one(seed)
 
     def whole_run(self, seed: int) -> dict[str, Any]:
-        """Probe and judge in a session."""
+        """Run the suite on rewritten responses: probe, judge in a session, and sum up."""
         entries = [hurried(entry) for entry in random.Random(f"run {seed}").sample(self.entries, OF_A_RUN)]
         chance, began, raised = Chance(seed), time.monotonic(), ""
         ids = " ".join(entry.requirement.id for entry in entries)
@@ -117,7 +117,7 @@ class Trials:
         return line | {"seconds": round(time.monotonic() - began, 2), "overran": False}
 
     def judge_one(self, seed: int) -> dict[str, Any]:
-        """One requirement on a target that is known."""
+        """Judge one requirement on a target whose versions are known."""
         entry = random.Random(f"requirement {seed}").choice(self.entries)
         entry = hurried(entry)
         deadline_s = entry.requirement.deadline_s
@@ -140,7 +140,7 @@ class Trials:
         return line | {"seconds": round(seconds, 2), "overran": seconds > deadline_s + GRACE_S}
 
     def watch(self) -> None:
-        """End the process when a trial hangs, and say where."""
+        """End the process when a trial hangs, and print its stack."""
         while True:
             time.sleep(1)
             for seed, (id, began, thread, hangs_s) in [*self.running.items()]:
@@ -155,7 +155,7 @@ class Trials:
 
 
 def os_exit(code: int) -> None:
-    """End now: a thread that hangs would keep the interpreter."""
+    """End the process at once: a thread that hangs would keep the interpreter alive."""
     import os
 
     sys.stdout.flush()

@@ -27,15 +27,16 @@ from conformance.waits import Wait, reported
 from linearizability.results import suite_version
 
 JOBS = 6
-"""How many requirements are judged side by side: most of them wait, for a judge of time must."""
+"""The number of requirements that are judged in parallel. Most of them wait most of the time."""
 STARTS = 3
-"""How many starts of a target are judged at the same time, where it is light (`Target.several`): most of what they do is wait."""
+"""The number of starts of a target that are judged at the same time, where the target supports it (`Target.several`)."""
 STREAM_NAME = "verdicts.jsonl"
-"""The judgements in the order in which they were reached, without their exchanges; where an id comes twice the last counts."""
+"""The file of judgements in the order in which they became final, without exchanges. Where an id comes twice, the last
+counts."""
 
 
 class Listener(Protocol):
-    """Is informed of the progress of a run: the status on the terminal, the stream of verdicts."""
+    """Receives the progress of a run, for the status on the terminal or a stream of verdicts."""
 
     def starting(self, group: Group, number: int, groups: int) -> None:
         """The target starts for a group of requirements."""
@@ -44,38 +45,38 @@ class Listener(Protocol):
         """A requirement's test begins."""
 
     def judged(self, judgement: Judgement) -> None:
-        """A requirement's verdict stands."""
+        """A requirement's judgement is final."""
 
     def waiting(self, waits: list[Wait]) -> None:
-        """What the run waits for, the longest wait first; every second, from a thread of its own."""
+        """The run's present waits, the longest first. Called every second from a separate thread."""
 
 
 @dataclass
 class Plan:
-    """What to run, on what, and how to report it."""
+    """A run's target, requirements, and options."""
 
     spec: str
     entries: list[Entry]
     folder: Path
     selection: str = ""
     kafka_version: str = ""
-    """Empty: found out from the target."""
+    """Empty: guessed from the target's version ranges."""
     expected_failures: Collection[Expectation] = ()
     baseline: Run | None = None
-    """An earlier run: what failed in it may fail, what is worse fails the run."""
+    """An earlier run: requirements that failed in it may fail, a worse verdict fails the run."""
     listener: Listener | None = None
     open_target: Callable[..., Any] | None = None
-    """Another way to the target than `linearizability.targets.open_target`."""
+    """A function in place of `linearizability.targets.open_target`."""
     jobs: int = JOBS
     starts: int = STARTS
     topics: list[str] = field(default_factory=list[str])
-    """Empty topics that are there already, for a target on which none can be made."""
+    """Existing empty topics, for a target on which none can be created."""
 
 
 def run(chosen: Plan) -> Run:
-    """Judge a target. Never raises for what the target does: a broken target is a verdict of its own.
+    """Judge a target. A broken target raises no error: the run's verdict is then unknown.
 
-    SIGINT and SIGTERM end the run early: what was not judged by then says so, and the verdict is unknown at best.
+    SIGINT and SIGTERM end the run early: the remaining requirements are not judged, and the verdict is unknown or fail.
     """
     started = time.monotonic()
     report = Run(
@@ -119,17 +120,17 @@ def run(chosen: Plan) -> Run:
 
 
 LEAST_FREE_BYTES = 1 << 20
-"""With less than that a broker on the same disk cannot work."""
+"""With less free space a broker on the same disk cannot work."""
 
 
 @dataclass
 class _Collector:
-    """Puts judgements into the report, the stream and the listener, and holds them against the expected failures."""
+    """Adds judgements to the report, the stream and the listener, and compares them with the expected failures."""
 
     chosen: Plan
     report: Run
     stream: FileIO | None
-    """None after the disk was full: each line is whole."""
+    """None once the disk is full, so that the file holds only whole lines."""
     length: int = 0
 
     def __post_init__(self) -> None:
@@ -159,13 +160,14 @@ class _Collector:
             self.chosen.listener.judged(judgement)
 
     def _took_its_disk(self) -> bool:
-        """Whether a target that was started here, with its data beside the results, may fail because no space is left."""
+        """Whether a target that the suite started may have failed because the disk of the results folder is full."""
         if self.chosen.spec.startswith("addr:"):
             return False
         return shutil.disk_usage(self.chosen.folder).free < LEAST_FREE_BYTES
 
     def _write(self, judgement: Judgement) -> None:
-        """Add a line to the stream. A full disk ends no run: that the report cannot be written is said at its end."""
+        """Add a line to the stream. A full disk does not end the run; the command reports it when it cannot write the
+        report."""
         content = judgement.model_dump(mode="json", exclude={"exchanges", "requirement"}, exclude_defaults=True)
         line = json.dumps({"id": judgement.requirement.id} | content).encode() + b"\n"
         if self.stream is None:
@@ -182,7 +184,7 @@ class _Collector:
 
 @contextmanager
 def interruptible(stop: threading.Event) -> Generator[None]:
-    """SIGINT and SIGTERM set `stop` meanwhile; only the main thread can catch them."""
+    """Let SIGINT and SIGTERM set `stop` within the block. Does nothing outside the main thread, which alone can catch them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -199,7 +201,7 @@ def interruptible(stop: threading.Event) -> Generator[None]:
 
 
 def fill_gaps(chosen: Plan, report: Run, broke: str, add: Callable[[Judgement], None]) -> None:
-    """A judgement for what has none: untestable requirements, and those that a broken target or an interruption cut off."""
+    """Add a judgement for each requirement without one: untestable ones, and those after a broken target or an interruption."""
     judged = {judgement.requirement.id for judgement in report.judgements}
     for entry in chosen.entries:
         record = entry.requirement
@@ -214,6 +216,6 @@ def fill_gaps(chosen: Plan, report: Run, broke: str, add: Callable[[Judgement], 
 
 
 def in_one_line(text: str) -> str:
-    """What happened, and the last line of the log that reports it: the run says all of it once, not each requirement."""
+    """The first and the last line of a text: the run reports the whole text once, each requirement only this."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " ".join(lines[:1] + lines[1:][-1:])

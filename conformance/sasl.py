@@ -59,14 +59,14 @@ ASKED: tuple[tuple[Message, int], ...] = (
     (CreateTopicsRequest(topics=[], timeout_ms=1000), 7),
     (FetchRequest(max_wait_ms=0, topics=[]), 13),
 )
-"""What a controllers' listener serves to those that have authenticated."""
+"""Requests that a controller's listener serves to authenticated clients."""
 
 
 # ---- a client of the SASL listener
 
 
 def unauthenticated(broker: Broker) -> BrokerConnection:
-    """A new connection to the listener with SASL, of the controller that leads."""
+    """A new connection to the SASL listener of the active controller."""
     answer = broker.call(WHO_LEADS, 2)
     quorum = only(only(answer.topics, "topic of the quorum").partitions, "partition of the quorum")
     node = only([one for one in answer.nodes if one.node_id == quorum.leader_id], "node that leads the quorum")
@@ -88,7 +88,7 @@ def begun(broker: Broker, mechanism: str, version: int = 1) -> BrokerConnection:
 
 
 def say(connection: BrokerConnection, message: str | bytes, version: int = 2) -> Any:
-    """One message of a mechanism in SaslAuthenticate; gives the answer."""
+    """Send one message of a mechanism in SaslAuthenticate, and return the response."""
     data = message.encode() if isinstance(message, str) else message
     return connection.call(SaslAuthenticateRequest(auth_bytes=data), version)
 
@@ -112,7 +112,8 @@ def exchange_scram(
     extension: str = "",
     version: int = 2,
 ) -> Any:
-    """A whole exchange, in which the server proves its knowledge of the password too; gives the last answer."""
+    """Run a whole SCRAM exchange, in which the server must prove its knowledge of the password, and return the last
+    response."""
     shake_hands(broker, connection, mechanism)
     client = ScramExchange(mechanism, user, password, extension)
     said: bytes | None = client.first()
@@ -145,12 +146,13 @@ def delete_password(broker: Broker, user: str, mechanism: str) -> None:
 
 
 def accepted(broker: Broker, mechanism: str, user: str, password: str) -> bool:
-    """Whether the user may log in: credentials take effect when they are replayed."""
+    """Whether the user can log in: credentials take effect once the broker has replayed them."""
     return exchange_scram(broker, unauthenticated(broker), mechanism, user, password).error_code == ErrorCode.NONE
 
 
 def log_in_scram(broker: Broker, mechanism: str, user: str = "") -> BrokerConnection:
-    """A user of its own, unless one is given, logs in as soon as the listener knows the password."""
+    """Set the password of a user, by default a new one, and log in as soon as the listener accepts it. Returns the
+    connection."""
     user = user or broker.unused_name("user")
     set_password(broker, user, PASSWORD, mechanism)
     broker.eventually(lambda: accepted(broker, mechanism, user, PASSWORD), f"{mechanism} takes the password")
@@ -167,13 +169,13 @@ def expect_authenticated(
 
 
 def expect_refused(broker: Broker, connection: BrokerConnection, answer: Any) -> None:
-    """SASL_AUTHENTICATION_FAILED, and the connection is closed."""
+    """Require SASL_AUTHENTICATION_FAILED and a closed connection."""
     broker.expect_error(answer.error_code, ErrorCode.SASL_AUTHENTICATION_FAILED)
     broker.expect_closed(connection, what="the connection after the refusal")
 
 
 def expect_not_served(broker: Broker, connection: BrokerConnection, request: Message, version: int) -> None:
-    """The request is not carried out: the connection closes, before or after an error that says so."""
+    """Require that the request is not served: the connection closes, with or without ILLEGAL_SASL_STATE before."""
     try:
         answer = connection.call(request, version)
     except Closed:

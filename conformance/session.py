@@ -1,8 +1,8 @@
 """Judges requirements on a target: their order, which run in parallel, which block others, and which one crashed the target.
 
 The order on each start of the target: the basic requirements one by one, then in parallel those that share no state, then the
-exclusive ones one by one, then those that may crash the target. Requirements that need the same configuration are a group, with
-a start of its own. Where the suite can run several targets of one node at once, it judges groups in parallel (`Target.several`).
+exclusive ones one by one, then those that may crash the target. Requirements that can share a configuration are a group, with
+one start. Where the suite can run several targets of one node at once, it judges groups in parallel (`Target.several`).
 
 A requirement is judged after those that it requires. One that fails is blocked instead where a requirement fails that it builds
 on (`conformance.dependencies`), or that is about the step in which it failed (`conformance.steps`).
@@ -46,7 +46,7 @@ from conformance.waits import START, Waits
 REMEMBERED = 8
 """How many of the last judged requirements are suspects of a crash."""
 GRACE_S = 1.0
-"""How long after a suspect's judgement the target may still crash of it."""
+"""How long after a suspect's judgement the target may still crash because of it."""
 DEATHS = 40
 """The run ends after more crashes than this."""
 AGAIN_PATIENCE = 1.5
@@ -54,7 +54,7 @@ AGAIN_PATIENCE = 1.5
 HELD_UP_S = 1.0
 """A machine that lost so much time may have made a requirement time out."""
 OVERRUN_S = 30.0
-"""How long after its deadline a requirement is broken off, whose waits and requests should all have ended at the deadline."""
+"""How long after its deadline a requirement is aborted. Its waits and requests should all have ended at the deadline."""
 MOMENT_S = 0.5
 """How often the run checks for overdue requirements, and for a request to stop."""
 
@@ -90,7 +90,7 @@ class Session:
     late: list[tuple[Group, Entry]] = field(default_factory=list[tuple[Group, Entry]])
     """Requirements that timed out while other targets ran; they are judged again after these."""
     again: deque[tuple[Group, Entry]] = field(default_factory=deque[tuple[Group, Entry]])
-    """Of these, those whose turn has not come."""
+    """The late requirements that are still to be judged again."""
     held_up: bool = False
     """Whether the machine held up the last requirement that was judged alone."""
     disturbed: dict[str, str] = field(default_factory=dict[str, str])
@@ -163,7 +163,7 @@ class Session:
             self._accompanied_by(len(self.groups), Session._judge_groups)
 
     def _accompanied_by(self, most: int, work: Callable[[Session], None]) -> None:
-        """Let further targets, at most so many, take part in some work, if several can run at once."""
+        """Let at most `most` further targets take part in some work, if several can run at once."""
         several = getattr(self._subject.target, "several", False)
         for _ in range(min(self.starts - 1, most) if several else 0):
             other = replace(
@@ -182,7 +182,7 @@ class Session:
             self._companions.pop().result()
 
     def _accompany(self, work: Callable[[Session], None]) -> None:
-        """Take part on a further target. Where that breaks, the rest is left to the first session."""
+        """Work on a further target. Where that target breaks, the first session does the rest."""
         try:
             work(self)
         except TargetBroke:
@@ -207,8 +207,8 @@ class Session:
         return self.accompanies or not all(companion.done() for companion in self._companions)
 
     def _judge_late(self) -> None:
-        """Judge again what was late: each requirement alone on its target, at first on several targets. What is late there on a
-        machine that is busy is judged once more when nothing else runs."""
+        """Judge the late requirements again: each alone on its target, first on several targets at once. Those that are late
+        again on a busy machine are judged once more when nothing else runs."""
         for is_first in (True, False):
             for group in {id(group): group for group, _ in self.late}.values():
                 self.again += [(group, entry) for entry in in_order([e for other, e in self.late if other is group])]
@@ -250,9 +250,9 @@ class Session:
                 self._one_by_one(self._attribute_death([*self.last, entry], seen, group), group)
 
     def _make_whole(self, group: Group) -> bool:
-        """Start a cluster again, from nothing, that lacks a node although nothing is done to it any more: says whether it was.
+        """Restart a cluster afresh where a node is missing without a fault. Returns whether it was restarted.
 
-        Else all that needs its nodes would wait for each of them. Errors: TargetBroke.
+        Otherwise every requirement with several nodes would wait for the missing one. Errors: TargetBroke.
         """
         lacking = self.host.lacking()
         if not lacking:
@@ -271,7 +271,8 @@ class Session:
         return not asked or self.host.answers()
 
     def _alone(self, entry: Entry, *, patience: float = 1.0) -> Judgement:
-        """Judge one requirement in a thread, and break it off where it is overdue; again where the machine held it up."""
+        """Judge one requirement in a thread, and abort it when overdue. Judges it again where it timed out and the machine
+        held it up."""
         running, stalls = {self._begin(entry, patience): entry}, Stalls(MOMENT_S)
         while not (done := self._next_done(running)):
             stalls.look()
@@ -318,8 +319,8 @@ class Session:
         return self._pool.submit(self._judge, entry, patience=patience)
 
     def _next_done(self, running: Mapping[Future[Judgement], Entry]) -> set[Future[Judgement]]:
-        """Wait for up to `MOMENT_S`, and return the requirements that ended. Overdue ones are broken off; all are when the run
-        stops. Errors: Interrupted."""
+        """Wait for up to `MOMENT_S`, and return the requirements that ended. Aborts overdue ones, and all when the run stops.
+        Errors: Interrupted."""
         done, _ = wait(running, timeout=MOMENT_S, return_when=FIRST_COMPLETED)
         if self.stop.is_set():
             self._subject.abandon()

@@ -1,4 +1,4 @@
-"""Raising a transactional id's epoch to its end, by as many requests."""
+"""Raise a transactional id's epoch to its limit, by one InitProducerId for each epoch."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from linearizability.client.requests import TRANSACTION
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 
 MANY = 100
-"""How many requests wait on one connection at a time."""
+"""The most requests in flight on one connection."""
 
 
 def raise_epoch(client: TransactionalClient, to: int) -> None:
-    """Ask for producer ids until the epoch is the given one: many requests at a time, carried out in any order.
+    """Send InitProducerId until the epoch is `to`: many requests at a time, which the coordinator may serve in any order.
 
-    Skips where the first of them show that the requirement's time is not enough for all.
+    Skips where the duration of the first ones shows that the deadline is too short for all.
     """
     request = InitProducerIdRequest(transactional_id=client.name, transaction_timeout_ms=client.timeout_ms)
     version = client.broker.version_for(request)

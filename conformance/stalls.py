@@ -1,24 +1,24 @@
-"""How long the machine gave the suite no turn: one that has no memory or processor left holds brokers up as well."""
+"""How long the machine did not run the suite: a machine without free memory or processors delays brokers as well."""
 
 import os
 import time
 
 STALL_S = 0.5
-"""A look that comes so much later than it was to come was held up."""
+"""A look that comes later than planned by this much counts as delayed."""
 BUSY_LOAD = 4.0
-"""So many processes that want to run, for each processor, hold brokers up for seconds, which need more turns than the suite."""
+"""The load for each processor from which brokers are delayed for seconds; they need more processor time than the suite."""
 
 
 class Stalls:
-    """Looks that are to come every so often, each after a wait."""
+    """Measures how much later than every `every_s` seconds `look` is called."""
 
     def __init__(self, every_s: float) -> None:
         self.every_s = every_s
         self.last_s = time.monotonic()
         self.lost_s = 0.0
-        """What looks were too late, all together."""
+        """The sum of all delays."""
         self.is_busy = False
-        """Whether the machine was at a look."""
+        """Whether the load was above BUSY_LOAD at a look."""
 
     def look(self) -> None:
         now_s = time.monotonic()

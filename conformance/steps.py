@@ -1,4 +1,4 @@
-"""Helpers that take a step of which a basic requirement speaks: what fails there is that requirement's business."""
+"""Helpers whose step a basic requirement is about: that requirement judges a failure in the step."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 STEPS: set[str] = set()
-"""The requirements that speak of helpers' steps: they are judged before all others."""
+"""The requirements about helpers' steps: they are judged before all others."""
 
 
 def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A helper whose failure is the business of a basic requirement: the first such helper that is met names it.
+    """Decorate a helper whose step a basic requirement is about. The innermost decorated helper names that requirement in a
+    failure.
 
-    A step that the target does not survive is not taken again: it fails at once, in all requirements but its own.
+    A step that crashed the target is not repeated: it fails at once, in all requirements but its own.
     """
     STEPS.add(id)
 
@@ -42,7 +43,7 @@ def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def refused(seen: str, code: int) -> Failed:
-    """A failure that is an error code."""
+    """A failure because of an error code."""
     failure = Failed(seen)
     failure.code = code
     return failure
@@ -50,7 +51,8 @@ def refused(seen: str, code: int) -> Failed:
 
 @contextmanager
 def directly() -> Generator[None]:
-    """What fails in here, and in no helper's step, is blocked by nothing: what the requirement builds on was not used yet."""
+    """Mark a failure within the block, outside of helpers' steps, as direct: nothing blocks it, as no dependency was used
+    yet."""
     try:
         yield
     except Failed as failure:
@@ -63,14 +65,14 @@ OF_ANOTHER_EPOCH = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
 
 @contextmanager
 def refused_by_epoch(id: str) -> Generator[None]:
-    """A step of a producer that no other one has replaced: what refuses it by its epoch is the business of this requirement.
+    """Attribute a refusal by epoch within the block to this requirement, as no other producer has replaced this one.
 
-    TXN-01 speaks of writes: another transactional id may have the same producer id. TXN-29 speaks of the first partition of a
+    TXN-01 is about writes: another transactional id may have the same producer id. TXN-29 is about the first partition of a
     transaction: the end of the one before may have raised the epoch, which EndTxn below v5 does not return.
     """
     try:
         yield
     except Failed as failure:
         if failure.code in OF_ANOTHER_EPOCH:
-            failure.built_on = id  # also where a helper named a step that is less than this one: writing, for one
+            failure.built_on = id  # also where a helper named a more general step, such as writing
         raise

@@ -1,4 +1,4 @@
-"""`tidegauge strangers store | show | draw`: whole runs on brokers that others wrote, kept as data in `conformance/strangers`."""
+"""`tidegauge strangers store | show | draw`: whole runs on other vendors' brokers, stored in `conformance/strangers`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent / "strangers"
 LONGEST_ROWS = 40
-"""So many fields of a message are shown, the first ones."""
+"""The most fields of a message that are shown, the first ones."""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -44,7 +44,7 @@ def store(paths: Annotated[list[Path], typer.Argument(help="Result folders of wh
 
 
 def summary(run: Run) -> dict[str, Any]:
-    """What is kept of a run: counts, shares, why the rest was not judged, and the ids of each verdict."""
+    """The stored summary of a run: counts, shares, why the rest was not judged, and the ids of each verdict."""
     from conformance.results import coverage
 
     ids: dict[str, list[str]] = {}

@@ -1,6 +1,7 @@
-"""What a target can do, as probed before a run: the helpers follow it, `tidegauge doctor` prints it, reports begin with it.
+"""A target's capabilities, as probed before a run: helpers follow them, `tidegauge doctor` prints them, reports begin with
+them.
 
-A profile is not a verdict. Whether the target *should* be able to do something is the business of one requirement each.
+A profile is not a verdict. Requirements judge which capabilities a target must have.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 TopicSource = Literal["CreateTopics", "auto-creation", "--topics", "none"]
 NEWEST_FORMAT = 2
 SLOW_JOIN_S = 1.5
-"""A lone member that waits longer for its first generation belongs to a coordinator that delays rebalances."""
+"""A lone member's longer wait for its first generation means that the coordinator delays rebalances."""
 PATIENCE_WITH_SLOW_JOINS = 6.0
 MEMBER_SESSION_MS = 60_000
-"""Longer than any test: no member is removed because a machine is busy."""
+"""Longer than any test, so that no member is removed on a busy machine."""
 
 BY_TOPIC_ID = {"Fetch": 13, "Produce": 13, "OffsetCommit": 10, "OffsetFetch": 10}
 """API -> the first version that names topics by their ids alone."""
@@ -27,7 +28,7 @@ FEATURES: dict[str, tuple[int, dict[str, int]]] = {
     "group.version": (1, {"ConsumerGroupDescribe": 0, "ConsumerGroupHeartbeat": 0}),
     "transaction.version": (2, {"EndTxn": 5, "TxnOffsetCommit": 5}),
 }
-"""Feature -> the level from which on it is there, and what needs it: API and version."""
+"""Feature -> the level that enables it, and the API versions that need it."""
 USUAL = {
     "cleanup.policy": ("log.cleanup.policy", "delete"),
     "compression.type": ("compression.type", "producer"),
@@ -46,13 +47,13 @@ USUAL = {
     "segment.ms": ("log.roll.ms", "604800000"),
     "unclean.leader.election.enable": ("unclean.leader.election.enable", "false"),
 }
-"""Configuration of a topic -> that of the broker from which its default comes, and the values that Kafka's releases have."""
+"""Topic configuration -> the broker configuration of its default, and the defaults of Kafka's releases."""
 IN_HOURS = {"segment.jitter.ms": ("log.roll.jitter.hours", "0"), "segment.ms": ("log.roll.hours", "168")}
-"""The same where the broker's is in hours; it counts where none in milliseconds is set."""
+"""The same for broker configurations in hours, which count where none in milliseconds is set."""
 
 
 class SeenNode(BaseModel):
-    """A broker that Metadata lists."""
+    """One broker from Metadata."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -121,12 +122,12 @@ class TargetProfile(BaseModel):
 
     @property
     def patience(self) -> float:
-        """By how much the deadline of a requirement grows that makes classic groups."""
+        """The factor on the deadline of a requirement that uses classic groups."""
         return PATIENCE_WITH_SLOW_JOINS if self.join_s > SLOW_JOIN_S else 1.0
 
     @property
     def pinned(self) -> dict[str, str]:
-        """What a topic must be given to be one with Kafka's defaults, where the broker's own differ."""
+        """The configurations that give a topic Kafka's defaults, where the broker's own differ."""
         described = [(name, of_broker, usual) for name, (of_broker, *usual) in USUAL.items()]
         described += [(name, of_broker, [hours]) for name, (of_broker, hours) in IN_HOURS.items()]
         return {
@@ -137,13 +138,13 @@ class TargetProfile(BaseModel):
 
     @property
     def newest_format(self) -> int:
-        """The message format in which helpers write."""
+        """The message format of the helpers' writes."""
         return max(self.formats, default=NEWEST_FORMAT)
 
     def served(self, api: str, lowest: int, highest: int) -> tuple[int, int]:
-        """The range without its highest versions that get no readable answer; empty (lowest above highest) where none does.
+        """The range without its highest versions that have no readable response; empty (lowest above highest) where none has.
 
-        A version that is only doubtful is used if no better one is left.
+        A doubtful version is used only if no better one is left.
         """
         broken = self.unserved.get(api, {})
         if not self.topic_ids and api in BY_TOPIC_ID:
@@ -161,7 +162,7 @@ class TargetProfile(BaseModel):
         return version in self.unserved.get(api, {}) or version in self.doubtful.get(api, {})
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """What a person wants to read of it: label and text."""
+        """The profile as lines for a person: label and text."""
         for node in self.nodes:
             state = f"cannot be reached from here: {node.unreachable}" if node.unreachable else "reachable"
             yield f"node {node.id}", f"{node.host}:{node.port}, {state}"

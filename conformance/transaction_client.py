@@ -1,13 +1,14 @@
-"""A client of the transaction coordinator that says each step by itself, with any identity; what is answered is not judged.
+"""A client of the transaction coordinator that sends each request separately, with any producer id and epoch. It does not
+judge the responses.
 
-    client = TransactionalClient(broker, CLASSIC)         # a transactional id of its own; InitProducerId was answered
-    client.add(topic)                                     # AddPartitionsToTxn: gives the partition's error code
-    client.produce(topic, b"x")                           # one record; gives the partition's result
-    client.end(committed=True)                            # EndTxn: gives the answer
-    client.write(topic, b"x"); client.finish(committed=True)   # the same, for what must succeed
+    client = TransactionalClient(broker, CLASSIC)         # an unused transactional id; sends InitProducerId
+    client.add(topic)                                     # AddPartitionsToTxn: returns the partition's error code
+    client.produce(topic, b"x")                           # one record; returns the partition's result
+    client.end(committed=True)                            # EndTxn: returns the response
+    client.write(topic, b"x"); client.finish(committed=True)   # the same, where each step must succeed
 
-What a coordinator answers while it is loading or not known yet is waited out everywhere; that it still completes the
-transaction before (CONCURRENT_TRANSACTIONS) is waited out unless `patient=False`.
+Every request is repeated while the coordinator is loading or unknown, and, unless `patient=False`, while it completes the
+transaction before (CONCURRENT_TRANSACTIONS).
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.schema import Message
 
 TIMEOUT_MS = 60_000
-"""The transaction timeout of clients that are not about it: longer than any requirement takes."""
+"""The default transaction timeout: longer than any requirement takes."""
 NO_ID = -1
-"""The producer id, and the epoch, of who has none."""
+"""The producer id and epoch of a client without them."""
 COMPLETING = {ErrorCode.CONCURRENT_TRANSACTIONS}
-"""What is said while the transaction before is being completed."""
+"""The error while the coordinator completes the transaction before."""
 UNVERIFIED = {ErrorCode.NOT_ENOUGH_REPLICAS}
-"""What Produce below v12 says when the coordinator could not verify the partition at once (KIP-890)."""
+"""The error of Produce below v12 when the coordinator could not verify the partition at once (KIP-890)."""
 EMPTY, ONGOING = "Empty", "Ongoing"
 PREPARE_COMMIT, PREPARE_ABORT = "PrepareCommit", "PrepareAbort"
 COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
@@ -51,7 +52,7 @@ COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """One of the two client protocols: the versions in which its requests are made."""
+    """One of the two client protocols: the versions of its requests."""
 
     name: str
     produce: int
@@ -59,21 +60,23 @@ class Protocol:
     commit_offsets: int
     end: int
     adds: bool
-    """Whether partitions and groups are added by requests of their own."""
+    """Whether partitions and groups are added by separate requests."""
 
 
 CLASSIC = Protocol("TV1", produce=11, add_offsets=3, commit_offsets=4, end=4, adds=True)
-"""Before KIP-890: partitions and groups are added first, and the epoch stays. Older targets are asked in their own versions."""
+"""Before KIP-890: partitions and groups are added first, and the epoch does not change. Older targets get their highest
+versions."""
 IMPLICIT = Protocol("TV2", produce=12, add_offsets=4, commit_offsets=5, end=5, adds=False)
-"""KIP-890: the first write adds, and each end of a transaction raises the epoch."""
+"""KIP-890: the first write adds its partition, and each end of a transaction raises the epoch."""
 ADD_PARTITIONS_VERSION = 3
-"""The last version of AddPartitionsToTxn that is for clients."""
+"""The last version of AddPartitionsToTxn for clients."""
 ANSWERED_WITHIN_S = 30.0
-"""How long a coordinator may take; it waits for a frozen follower to leave its ISR, which must come before it is fenced."""
+"""How long a coordinator may take to respond. It waits until a frozen follower leaves its ISR, which comes before the
+fencing."""
 TRANSACTIONS_TOPIC = "__transaction_state"
 TRANSACTIONS = {"AddPartitionsToTxn": 0, "EndTxn": 0}
-"""What a target must serve for requirements of transactions, as `apis` of their records; one that looks at a state needs
-DescribeTransactions too, and is not judged without it."""
+"""The `apis` of requirements about transactions. One that reads a state also needs DescribeTransactions, and is not judged
+without it."""
 
 
 def served_protocols(broker: Broker) -> list[Protocol]:
@@ -87,7 +90,7 @@ def served_protocols(broker: Broker) -> list[Protocol]:
 def at_most(broker: Broker, request: Message | type[Message], version: int) -> int:
     """The version, or the highest below it that the target serves. Skips where it does not advertise the API.
 
-    Of an API that answered no probe the advertised version is tried: a probe names no transaction that exists.
+    Uses the advertised version of an API that answered no probe: probes name no existing transaction.
     """
     lowest, highest = broker.versions_of(request if isinstance(request, type) else type(request))
     served = broker.subject.profile.served(APIS[request.KEY].name, lowest, highest)[1]
@@ -95,42 +98,43 @@ def at_most(broker: Broker, request: Message | type[Message], version: int) -> i
 
 
 def is_switched_off(broker: Broker) -> bool:
-    """Whether the broker serves the protocol of before KIP-890 alone, because its feature transaction.version says so."""
+    """Whether the broker serves only the protocol before KIP-890, because its feature transaction.version is below 2."""
     return APIS[EndTxnRequest.KEY].name in broker.subject.profile.switched_off
 
 
 def expect_switched_on(broker: Broker) -> None:
-    """Skips where the coordinator does as before KIP-890, also for clients of the protocol of before."""
+    """Skips where the feature transaction.version is below 2, so that the coordinator behaves as before KIP-890 for all
+    clients."""
     if is_switched_off(broker):
         broker.skip("needs transaction.version 2, and the target's feature is switched off", Lack.CONFIGURATION)
 
 
 def expect_verified(broker: Broker) -> None:
-    """Skips where the leaders of partitions do not ask the coordinator whether a write belongs to a transaction (KIP-890)."""
+    """Skips where partition leaders do not verify with the coordinator that a write belongs to a transaction (KIP-890)."""
     broker.needs_config("transaction.partition.verification.enable", "true")
 
 
 def in_each_protocol(broker: Broker, judge: Callable[[Protocol], None], what: str = "") -> None:
-    """Judge the same in each protocol that the target serves, each as a case of its own."""
+    """Run `judge` for each protocol that the target serves, each as a separate case."""
     for protocol in served_protocols(broker):
         with broker.case(f"{protocol.name}, {what}" if what else protocol.name):
             judge(protocol)
 
 
 class BatchHeader(TypedDict, total=False):
-    """What the header of a batch says otherwise than the producer would."""
+    """The fields of a batch's header that replace the producer's own values."""
 
     identity: tuple[int, int]
     """Producer id and epoch."""
     sequence: int
     """The base sequence."""
     attributes: int
-    """Without the codec; transactional unless they are given."""
+    """Without the codec; by default the transactional bit."""
     codec: int
 
 
 class TransactionalClient:
-    """One transactional id with the producer id and epoch that it was given last."""
+    """One transactional id with the producer id and epoch that the coordinator returned last."""
 
     def __init__(
         self,
@@ -147,10 +151,11 @@ class TransactionalClient:
         self.name = broker.unused_name("txn") if name is None else name
         self.session = ProducerSession(self.name)
         self._written: set[tuple[Topic, int, int]] = set()
-        """The partitions that the last transaction wrote, with the producer id: a new epoch changes nothing in them."""
+        """The partitions that the last transaction wrote, with the producer id. A new epoch does not clear them."""
         self._has_ended = False
         self.asked: tuple[str, int] | None = None
-        """A broker that is asked instead of the coordinator; its answers are taken as they are."""
+        """The address of a broker that gets the requests instead of the coordinator. Its responses are returned without a
+        retry."""
         self._added: set[tuple[Topic, int]] = set()
         if initialised:
             expect_agreed("InitProducerId", self.init().error_code)
@@ -182,7 +187,8 @@ class TransactionalClient:
         patient: bool = True,
         version: int | None = None,
     ) -> Any:
-        """InitProducerId; a success is this client's new identity, in which all sequences begin again."""
+        """Send InitProducerId, and return the response. A success sets this client's producer id and epoch, and resets all
+        sequences."""
         asking = ProducerSession(self.name, timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms)
         request = asking.begin((producer_id, epoch))
         answer = self._answered(request, version, _error, patient=patient)
@@ -198,14 +204,14 @@ class TransactionalClient:
         patient: bool = True,
         version: int | None = None,
     ) -> dict[tuple[str, int], int]:
-        """AddPartitionsToTxn for partitions by topic names; gives the error code of each."""
+        """Send AddPartitionsToTxn for partitions by topic name, and return the error code of each."""
         listed = [(name, index) for name, indexes in partitions.items() for index in indexes]
         request = self.session.add_partitions(listed, identity)
         version = at_most(self.broker, request, ADD_PARTITIONS_VERSION) if version is None else version
         return _added(self._answered(request, version, lambda answer: set(_added(answer).values()), patient=patient))
 
     def add(self, topic: Topic, partition: int = 0, **options: Any) -> int:
-        """AddPartitionsToTxn for one partition; gives its error code."""
+        """Send AddPartitionsToTxn for one partition, and return its error code."""
         errors = self.add_all({topic.name: [partition]}, **options)
         if (topic.name, partition) not in errors:
             raise Failed(f"AddPartitionsToTxn does not answer for {topic.name}-{partition}")
@@ -214,7 +220,7 @@ class TransactionalClient:
     def add_offsets(
         self, group: str, *, identity: tuple[int, int] | None = None, patient: bool = True, version: int | None = None
     ) -> int:
-        """AddOffsetsToTxn; gives the error code."""
+        """Send AddOffsetsToTxn, and return the error code."""
         request = self.session.add_offsets(group, identity)
         version = at_most(self.broker, request, self.protocol.add_offsets) if version is None else version
         return self._answered(request, version, _error, patient=patient).error_code
@@ -227,7 +233,7 @@ class TransactionalClient:
         patient: bool = True,
         version: int | None = None,
     ) -> Any:
-        """EndTxn; a success of v5 or later is this client's new identity."""
+        """Send EndTxn, and return the response. A success of v5 or later sets this client's producer id and epoch."""
         request = self.session.end(committed, identity)
         version = at_most(self.broker, request, self.protocol.end) if version is None else version
         answer = self._answered(request, version, _error, patient=patient)
@@ -241,13 +247,13 @@ class TransactionalClient:
 
     @built_on("TXN-14")
     def _expect_identity(self, answer: Any) -> None:
-        """An answer without one would fail all that the client does from now on."""
+        """Fail where the response has no producer id or epoch: every later request of the client would fail."""
         if answer.producer_id < 0 or answer.producer_epoch < 0:
             raise Failed(f"EndTxn gives producer id {answer.producer_id} and epoch {answer.producer_epoch}")
 
     @built_on("TXN-22")
     def described(self) -> Any:
-        """What DescribeTransactions says of the transactional id, whatever it is."""
+        """The transactional id's entry in the DescribeTransactions response, also an error."""
         request = DescribeTransactionsRequest(transactional_ids=[self.name])
         answer = self._answered(request, None, lambda answer: _error(_described(answer)), patient=False)
         return _described(answer)
@@ -258,7 +264,8 @@ class TransactionalClient:
         return DescribeTransactionsRequest.KEY in self.broker.subject.api_versions
 
     def state(self) -> str:
-        """The transaction's state by name: as it is described, else as it is seen in the partitions that this client wrote."""
+        """The transaction's state by name: from DescribeTransactions, else derived from the partitions that this client
+        wrote."""
         if not self.is_described:
             return self._state_in_partitions()
         found = self.described()
@@ -269,12 +276,13 @@ class TransactionalClient:
 
     @built_on("TXN-22")
     def _expect_none_open(self) -> None:
-        """What is described as Empty has no open transaction in the partitions that this client wrote."""
+        """Fail where a transaction that is described as Empty is open in the partitions that this client wrote."""
         if self._state_in_partitions() == ONGOING:
             raise Failed(f"{self.name} is described as Empty, and its transaction is open")
 
     def _state_in_partitions(self) -> str:
-        """Ongoing while the last batch of this producer in one of them is no marker; then what the markers say."""
+        """The state by the logs: Ongoing while this producer's last batch in a partition is no marker, or the markers differ;
+        else their outcome."""
         kinds: set[bool] = set()
         for topic, partition, id in self._written:
             if id != self.id:
@@ -289,7 +297,7 @@ class TransactionalClient:
         return (COMPLETE_COMMIT if kinds.pop() else COMPLETE_ABORT) if kinds else EMPTY
 
     def expect_empty(self) -> None:
-        """No transaction was begun by this identity: state Empty, or EndTxn before KIP-890 finds nothing to commit."""
+        """Require that no transaction has begun: the state is Empty, or EndTxn before KIP-890 returns INVALID_TXN_STATE."""
         if self.is_described:
             self.broker.expect_equal("the state", self.state(), EMPTY)
         else:
@@ -325,10 +333,11 @@ class TransactionalClient:
         transactional_id: str | None = "",
         **header: Unpack[BatchHeader],
     ) -> Any:
-        """One batch; gives the partition's result. A success moves this client's sequence on, unless one was given.
+        """Produce one batch, and return the partition's result. A success advances this client's sequence, unless `sequence`
+        was given.
 
-        An empty transactional id is this client's. A partition whose verification must be asked for again answers
-        NOT_ENOUGH_REPLICAS below v12 (KIP-890): that is waited out too.
+        An empty transactional id is this client's. Also retries NOT_ENOUGH_REPLICAS, which a partition below v12 returns when
+        its verification must be repeated (KIP-890).
         """
         id, epoch = header.get("identity") or self.identity
         codec = header.get("codec", UNCOMPRESSED)
@@ -357,8 +366,8 @@ class TransactionalClient:
 
     @built_on("BAS-10")
     def write(self, topic: Topic, *values: Record | bytes, partition: int = 0, codec: int = UNCOMPRESSED) -> int:
-        """Produce in a transaction what must succeed, after adding the partition where the protocol asks for it; gives
-        the base offset."""
+        """Produce in a transaction, which must succeed, after adding the partition where the protocol needs it. Returns the
+        base offset."""
         if self.protocol.adds and (topic, partition) not in self._added:
             with refused_by_epoch("TXN-29"):
                 expect_agreed("AddPartitionsToTxn", self.add(topic, partition))
@@ -370,7 +379,7 @@ class TransactionalClient:
 
     @built_on("TXN-22")
     def expect_open(self, topic: Topic) -> None:
-        """The transaction is described as open, with partition 0 of this topic alone."""
+        """Require that the transaction is described as Ongoing, with partition 0 of this topic alone."""
         found = self.described()
         seen = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
         self.broker.expect_equal("what is open", seen, (ONGOING, [(topic.name, [0])]))
@@ -379,7 +388,7 @@ class TransactionalClient:
     def finish(self, *, committed: bool) -> None:
         """End the transaction, which must succeed, and wait until it is complete.
 
-        Where no state is described the same EndTxn is asked again: it is answered for good once the transaction is complete.
+        Without DescribeTransactions it repeats the same EndTxn, which succeeds once the transaction is complete.
         """
         expect_agreed("EndTxn", self.end(committed=committed).error_code)
         if self.is_described:
@@ -398,7 +407,7 @@ class TransactionalClient:
         generation: int = -1,
         member: str = "",
     ) -> dict[tuple[str, int], int]:
-        """TxnOffsetCommit at the group's coordinator; gives the error code of each partition."""
+        """Send TxnOffsetCommit to the group's coordinator, and return the error code of each partition."""
         request = self.session.commit_offsets(
             group, offsets, identity, generation_id_or_member_epoch=generation, member_id=member
         )
@@ -412,7 +421,7 @@ class TransactionalClient:
         )
 
     def write_offsets(self, group: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
-        """Commit offsets in the transaction, which must succeed, after adding the group where the protocol asks for it."""
+        """Commit offsets in the transaction, which must succeed, after adding the group where the protocol needs it."""
         if self.protocol.adds:
             with refused_by_epoch("TXN-29"):
                 expect_agreed("AddOffsetsToTxn", self.add_offsets(group))
@@ -422,7 +431,7 @@ class TransactionalClient:
     # ---- own state
 
     def become(self, producer_id: int, epoch: int) -> None:
-        """Take another identity, in which all sequences begin again."""
+        """Adopt another producer id and epoch, and reset all sequences."""
         self.session.become(producer_id, epoch)
         self._added.clear()
 
@@ -447,7 +456,7 @@ def answered_for_good(
     *,
     waited_out: Collection[int] = LOADING,
 ) -> Any:
-    """The first answer without any of the errors that are waited out."""
+    """Repeat a request until its response has none of the errors in `waited_out`, and return that response."""
 
     def answered() -> Any:
         answer = ask()
@@ -457,7 +466,7 @@ def answered_for_good(
 
 
 def expect_agreed(what: str, error: int) -> None:
-    """A step that must succeed so that the next one can be judged. Errors: Failed where it does not."""
+    """Require the success of a step that prepares a judged one. Errors: Failed, with the error code."""
     if error != ErrorCode.NONE:
         raise refused(f"{what} was answered with {error_name(error)}", error)
 
@@ -467,7 +476,7 @@ def _error(answer: Any) -> set[int]:
 
 
 def _added(answer: Any) -> dict[tuple[str, int], int]:
-    """The error codes of AddPartitionsToTxn's answer below v4."""
+    """The error codes of an AddPartitionsToTxn response below v4."""
     return {
         (topic.name, one.partition_index): one.partition_error_code
         for topic in answer.results_by_topic_v3_and_below

@@ -1,6 +1,6 @@
-"""A transactional producer that speaks the protocol of before KIP-890: partitions are added first, the epoch stays.
+"""A transactional producer with the protocol before KIP-890: partitions are added first, the epoch does not change.
 
-Every Kafka since 2.4 takes it, whatever its transaction.version. For requirements that need transactions but do not judge them.
+Every Kafka since 2.4 serves it, for any transaction.version. For requirements that need transactions but do not judge them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.schema import Message
 
 ADD_PARTITIONS_VERSION, PRODUCE_VERSION, END_VERSION = 3, 11, 4
-"""The last versions in which clients add partitions, produce to added partitions only, and keep their epoch."""
+"""The last versions of AddPartitionsToTxn, Produce and EndTxn in which clients add partitions themselves and keep their
+epoch."""
 NOT_YET = RETRIABLE | {ErrorCode.CONCURRENT_TRANSACTIONS}
-"""What a coordinator says while it is loading, or still writes the markers of the transaction before."""
+"""The errors of a coordinator that is loading, or still writes the markers of the transaction before."""
 
 
 class TransactionalProducer:
@@ -46,7 +47,7 @@ class TransactionalProducer:
         return self.session.identity[0]
 
     def append(self, topic: Topic, *written: Record | bytes, partition: int = 0) -> int:
-        """Produce records in the open transaction, or in a new one; gives the base offset."""
+        """Produce records in the open transaction, or in a new one, and return the base offset."""
         key = topic, partition
         if key not in self._added:
             self._add(topic, partition)
@@ -66,7 +67,7 @@ class TransactionalProducer:
         return base
 
     def end(self, *, committed: bool) -> None:
-        """Commit or abort, and wait until the markers are in all its partitions."""
+        """Commit or abort the transaction, and wait until the markers are in all its partitions."""
         self._ask(self.session.end(committed), self._at_most(EndTxnRequest, END_VERSION))
         for (topic, partition), start in self._added.items():
             self.broker.eventually(
@@ -76,11 +77,11 @@ class TransactionalProducer:
         self._added.clear()
 
     def commit(self) -> None:
-        """End the transaction so that its records count."""
+        """Commit the transaction."""
         self.end(committed=True)
 
     def abort(self) -> None:
-        """End the transaction so that its records never were."""
+        """Abort the transaction."""
         self.end(committed=False)
 
     def _add(self, topic: Topic, partition: int) -> None:

@@ -1,4 +1,4 @@
-"""In which order requirements are judged on a start of the target, and which is next of those that are judged side by side."""
+"""The order of requirements on a start of the target, and the choice of the next one among those judged in parallel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAITING_JOBS = 24
 
 
 def phases(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
-    """What is judged first, then what side by side, then what alone, and what last, because it may crash the target."""
+    """The requirements to judge first, in parallel, alone, and last, as they may crash the target."""
     first = [e for e in entries if e.requirement.area == BASICS or e.requirement.id in STEPS | {ROUND_TRIPS}]
     first.sort(key=lambda entry: entry.requirement.area != BASICS)
     last = [e for e in entries if e.requirement.area in DANGEROUS_AREAS and e not in first]
@@ -48,7 +48,7 @@ def mostly_waits(entry: Entry, target: TargetProfile) -> bool:
 
 
 def is_disturbed(judgement: Judgement, verdicts: Mapping[str, Judgement]) -> bool:
-    """Whether it failed in a step that another requirement is about, and that requirement holds."""
+    """Whether a requirement failed in a step of another one that holds."""
     step = verdicts.get(judgement.built_on)
     held = step is not None and step.verdict in (Verdict.PASS, Verdict.TOLERATED)
     return judgement.verdict is Verdict.FAIL and held and judgement.built_on != judgement.requirement.id

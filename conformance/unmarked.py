@@ -1,13 +1,13 @@
-"""Transactions that are over for their coordinator, and have no marker in one of their partitions.
+"""Transactions that have ended for their coordinator, but lack a marker in one of their partitions.
 
 Apache Kafka 4.3.1 leaves them behind when a transaction ends while a partition has no leader (KAFKA-20734, see TXV-23): a
-node on its own that is killed and comes back is such a case. The next marker of that producer then decides over both
-transactions: what was aborted is read as committed, or the other way round. Until it comes, all that lies behind is hidden
-from readers of committed records.
+single node that is killed and restarted is such a case. The next marker of that producer then determines the outcome of both
+transactions: aborted records are read as committed, or the reverse. Until then all later records are hidden from
+read_committed consumers.
 
-    unmarked({0: batches(log)}, {17: "txn-1", 18: "txn-2"})     # transactions by the values of their records
+    unmarked({0: batches(log)}, {17: "txn-1", 18: "txn-2"})     # record value -> its transaction
 
-The last one of a producer may be open still; whether it is over the coordinator says (`over`).
+The last transaction of a producer may still be open; `over` asks the coordinator.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from conformance.broker import Broker
 from reference.protocol.messages.list_transactions import ListTransactionsRequest
 
 OVER = ("CompleteCommit", "CompleteAbort", "Empty")
-"""States of a transactional id in which all markers have been written, for all its coordinator knows."""
+"""States of a transactional id in which the coordinator has had all markers written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unmarked:
-    """A transaction without an end in a partition."""
+    """A transaction without a marker in a partition."""
 
     partition: int
     transaction: str
     first_offset: int
     producer_id: int
     hides: bool
-    """Nothing of its producer follows: the last stable offset stands still at `first_offset`."""
+    """No later batch of its producer exists, so that the last stable offset remains at `first_offset`."""
 
 
 def unmarked(logs: Mapping[int, Sequence[Batch]], transaction_of: Mapping[int, str]) -> list[Unmarked]:
-    """Those in the whole logs of partitions, of which the producers are done; by partition and offset.
+    """The unmarked transactions in whole logs, once the producers have finished; by partition.
 
-    `transaction_of` gives the transaction of each record by its value. Records of other transactions are left alone.
+    `transaction_of` maps a record's value to its transaction. Other records are ignored.
     """
     return [each for partition, log in sorted(logs.items()) for each in _in_partition(partition, log, transaction_of)]
 
 
 def over(broker: Broker, found: Sequence[Unmarked]) -> list[Unmarked]:
-    """Those of which a coordinator says that they are over, or that were followed by another one of their producer."""
+    """The transactions that have ended for their coordinator, or that another one of their producer follows."""
     asked = {each.producer_id for each in found if each.hides}
     still_open = _open_producers(broker, asked) if asked else asked
     return [each for each in found if not each.hides or each.producer_id not in still_open]
 
 
 def _open_producers(broker: Broker, producer_ids: set[int]) -> set[int]:
-    """Those with a transaction that is not over. Who has no ListTransactions (before 3.0) is taken at no word: all."""
+    """The producers whose transaction has not ended; all of them where ListTransactions is not served (before 3.0)."""
     if ListTransactionsRequest.KEY not in broker.subject.api_versions:
         return producer_ids
     request = ListTransactionsRequest(producer_id_filters=sorted(producer_ids))

@@ -1,4 +1,4 @@
-"""What a run waits for now, and since when: requirements, and starts of targets, of all sessions together."""
+"""The present waits of a run with their durations: running requirements and starts of targets, in all sessions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 LOOK_S = 1.0
-"""How often a listener gets what the run waits for."""
+"""The interval at which a listener gets the run's waits."""
 START = "a start of the target"
 NAMED = 6
-"""So many are named in one line."""
+"""The most waits in one line."""
 
 
 @dataclass(frozen=True)
 class Wait:
-    """One thing that has not ended."""
+    """One present wait."""
 
     what: str
     """The id of a requirement, or `START`."""
@@ -30,7 +30,7 @@ class Wait:
 
 @dataclass
 class Waits:
-    """What is under way. All threads of a run share it."""
+    """The present waits. All threads of a run share them."""
 
     clock: Callable[[], float] = time.monotonic
     _open: dict[int, tuple[str, float]] = field(default_factory=dict[int, tuple[str, float]])
@@ -39,7 +39,7 @@ class Waits:
 
     @contextmanager
     def during(self, what: str) -> Generator[None]:
-        """It is waited for meanwhile."""
+        """Count `what` as a present wait within the block."""
         with self._lock:
             number = next(self._numbers)
             self._open[number] = what, self.clock()
@@ -50,7 +50,7 @@ class Waits:
                 del self._open[number]
 
     def now(self) -> list[Wait]:
-        """What is waited for, the longest wait first."""
+        """The present waits, the longest first."""
         with self._lock:
             found, now_s = list(self._open.values()), self.clock()
         return [Wait(what, now_s - began_s) for what, began_s in sorted(found, key=lambda one: one[1])]
@@ -58,15 +58,15 @@ class Waits:
 
 @dataclass
 class Reminder:
-    """A line now and then of what is waited for, where not every second may have one: a pipe, or a log."""
+    """Occasional lines about waits, for a pipe or a log."""
 
     every_s: float = 30.0
-    """What is waited for shorter is not worth a line, nor is the same wait before so much more time."""
+    """The least wait that gets a line, and the least time between two lines."""
     clock: Callable[[], float] = time.monotonic
     last_s: float = float("-inf")
 
     def text(self, waits: list[Wait]) -> str:
-        """What to say now of these waits, the longest first; empty where nothing is to be said."""
+        """The line for these waits, which are sorted by length; empty where none is due."""
         now_s = self.clock()
         if not waits or waits[0].seconds < self.every_s or now_s - self.last_s < self.every_s:
             return ""
@@ -82,7 +82,7 @@ def said(waits: list[Wait]) -> str:
 
 @contextmanager
 def reported(waits: Waits, report: Callable[[list[Wait]], None]) -> Generator[None]:
-    """Every `LOOK_S` meanwhile, report what is waited for, from a thread of its own; nothing where nothing is."""
+    """Within the block, call `report` with the present waits every `LOOK_S` from a separate thread, unless there are none."""
     ended = threading.Event()
 
     def look() -> None:

@@ -1,8 +1,8 @@
-"""The suite's own client: it says anything, also what no client library would, and keeps every byte as evidence.
+"""The suite's own client: it sends any bytes, also such as no client library would, and records them as evidence.
 
-A `BrokerConnection` is one blocking socket. `call` sends a message and reads its answer; `send` and `receive` part the two, for
-pipelining; `send_bytes` says whatever it is given. Each request becomes an `Exchange` in the recorder, with the bytes
-that went out and came in. Every wait is bounded, by its own timeout and by the requirement's deadline.
+A `BrokerConnection` is one blocking socket. `call` sends a request and reads its response; `send` and `receive` separate the
+two, for pipelining; `send_bytes` sends raw bytes. Each request becomes an `Exchange` in the recorder, with the bytes of both
+directions. Every wait is bounded, by its own timeout and by the requirement's deadline.
 
 Errors of the other side are `Misbehaved` (a failure of the target); wrong use of this module is an ordinary exception
 (an engine error).
@@ -29,28 +29,29 @@ from reference.protocol.schema import Message
 CLIENT_ID = "tidegauge"
 API_VERSIONS = 18
 EVIDENCE_BYTES = 16 * 1024
-"""How much of each request and response is kept; their full sizes are always kept."""
+"""The most bytes of a request or response that are kept. Their full sizes are always kept."""
 MAX_EXCHANGES = 200
-"""How many exchanges one requirement keeps; beyond it the oldest in the middle go, and their number is noted."""
+"""The number of exchanges that a requirement keeps outside of cases. Beyond it, ones from the middle are dropped and
+counted."""
 MAX_FRAME_BYTES = 256 << 20
 
 
 class Failed(Exception):
-    """The target does not do what the requirement says. The text is what was seen."""
+    """The target does not meet the requirement. The text is the observation."""
 
     built_on: str = ""
-    """The requirement that speaks of the step in which it was seen, where that step only prepares what is judged."""
+    """The requirement about the failed step, where that step only prepares the judged one."""
     code: int = 0
-    """The error code that was not accepted, where it is that."""
+    """The error code that caused the failure; 0 for other causes."""
     direct: bool = False
-    """It was seen before anything was used that the requirement builds on."""
+    """The failure came before the test used a requirement that this one builds on."""
 
 
 class Misbehaved(Failed):
-    """The target broke off a conversation that it should have continued."""
+    """The target ended an exchange that it should have completed."""
 
     about: Exchange | None = None
-    """The request that was not answered as it should be, where it is known."""
+    """The request without a proper response, where it is known."""
 
 
 class Closed(Misbehaved):
@@ -62,18 +63,18 @@ class NoAnswer(Misbehaved):
 
 
 class DeadlinePassed(NoAnswer):
-    """The requirement's own time was over, before the wait at hand was."""
+    """The requirement's deadline passed before the present wait ended."""
 
     waited_s: float = 0.0
-    """How long the wait at hand had lasted."""
+    """How long the present wait had lasted."""
 
 
 class Unreadable(Misbehaved):
-    """The target's answer is not what its API and version say."""
+    """The target's response cannot be decoded by its API and version."""
 
 
 class Unreachable(Misbehaved):
-    """The target takes no connection."""
+    """The target accepts no connection."""
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class Deadline:
         return Deadline(time.monotonic() + seconds)
 
     def left_s(self, wanted_s: float) -> float:
-        """The wanted time, or what is left of it.
+        """The wanted time, or the time until the deadline where that is shorter.
 
         Errors: DeadlinePassed when nothing is left.
         """
@@ -99,7 +100,7 @@ class Deadline:
 
 @dataclass(slots=True)
 class Exchange:
-    """One request as it went out and the response as it came in."""
+    """One request and its response, as bytes."""
 
     connection: int
     at_s: float
@@ -111,7 +112,7 @@ class Exchange:
     received: bytes = b""
     received_bytes: int = 0
     response_version: int = -1
-    """The version in which the response was read: the request's, but 0 for ApiVersions' refusal."""
+    """The version in which the response was decoded: the request's, but 0 for a refused ApiVersions."""
     outcome: str = "pending"
     """pending, answered, closed, no answer, unreadable, or not awaited (acks=0, raw bytes)."""
     elapsed_ms: float = 0.0
@@ -130,7 +131,7 @@ class Recorder:
     case: str = ""
 
     def begin(self, connection: int, api_key: int, version: int, data: bytes, note: str) -> Exchange:
-        """Note a request that goes out now."""
+        """Record a request that is sent now."""
         exchange = Exchange(
             connection,
             time.monotonic() - self.started_s,
@@ -149,7 +150,7 @@ class Recorder:
         return exchange
 
     def end(self, exchange: Exchange, outcome: str, frame: bytes = b"") -> None:
-        """Note how it ended; `frame` is the response with its size field."""
+        """Record an exchange's outcome; `frame` is the response with its size field."""
         exchange.outcome = outcome
         exchange.received = frame[:EVIDENCE_BYTES]
         exchange.received_bytes = len(frame)
@@ -178,7 +179,7 @@ def frame(payload: bytes) -> bytes:
 
 
 UNFIT = re.compile(r"^a string of \d+ bytes|'?NoneType'?")
-"""What the codec says of texts and nulls that have no place in a field; the suite's own values were encoded for Kafka."""
+"""The codec's messages about strings and nulls that do not fit a field. The suite's own values fit."""
 
 
 class BrokerConnection:
@@ -194,7 +195,7 @@ class BrokerConnection:
         client_id: str | None = CLIENT_ID,
         check: Callable[[Message, int], None] = lambda request, version: None,
     ) -> None:
-        """Connect. `check` is given each request with its version before it is encoded; what it raises is passed on.
+        """Connect. `check` is called with each request and its version before the encoding; its exceptions propagate.
 
         Errors: Unreachable when the connection is not accepted in time.
         """
@@ -223,13 +224,13 @@ class BrokerConnection:
         self.close()
 
     def close(self) -> None:
-        """Hang up; what is still awaited is noted as such."""
+        """Close the connection, and record pending requests as unanswered."""
         self._abandon("no answer")
         with contextlib.suppress(OSError):
             self.socket.close()
 
     def is_over(self, idle_s: float) -> bool:
-        """Whether it is closed: by us, or by the other side after nothing was said for so long."""
+        """Whether the connection is closed: by us, or by the other side after `idle_s` seconds without a request."""
         if self.socket.fileno() < 0:
             return True
         if self._pending or self._buffer or time.monotonic() - self._used_s < idle_s:
@@ -243,7 +244,7 @@ class BrokerConnection:
             return True
 
     def interrupt(self) -> None:
-        """From another thread: whatever waits on this connection ends now."""
+        """End every wait on this connection at once. Called from another thread."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
@@ -260,8 +261,7 @@ class BrokerConnection:
     ) -> bytes:
         """The request with its header and size field, as `send` would send it; an empty client id is the connection's.
 
-        Errors: Failed where a value that only an answer can have given does not fit: a number or a text that is too large,
-        or a null.
+        Errors: Failed where a value from an earlier response does not fit: a number or a string that is too large, or a null.
         """
         self.check(request, version)
         if correlation_id is None:
@@ -278,7 +278,7 @@ class BrokerConnection:
             raise
 
     def send(self, request: Message, version: int, *, awaited: bool = True, note: str = "", **header: Any) -> Exchange:
-        """Send a request; its answer is read by a later `receive`, unless it is not awaited (acks=0).
+        """Send a request. A later `receive` reads its response, unless `awaited` is False (acks=0).
 
         `header` has `correlation_id`, `client_id`, `header_tags`, as `encode` takes them.
         """
@@ -295,9 +295,9 @@ class BrokerConnection:
         pieces: int = 0,
         note: str = "",
     ) -> Exchange:
-        """Send bytes as they are, in segments of `pieces` bytes where given. What is awaited must name its API.
+        """Send raw bytes, in segments of `pieces` bytes where given. An awaited request needs its `api_key` and `version`.
 
-        Errors: Closed when the target has hung up, NoAnswer when it does not take the bytes in time.
+        Errors: Closed when the target has closed the connection, NoAnswer when it does not read the bytes in time.
         """
         exchange = self._last = self.recorder.begin(self.number, api_key, version, data, note)
         self._used_s = time.monotonic()
@@ -317,22 +317,21 @@ class BrokerConnection:
         return exchange
 
     def hang_up_sending(self) -> None:
-        """Close our half of the connection: the target sees the end of what we say, and can still answer."""
+        """Close our half of the connection: the target reads the end of our bytes, and can still respond."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_WR)
 
     # ---- hearing
 
     def call(self, request: Message, version: int, *, timeout_s: float | None = None, **header: Any) -> Any:
-        """Send a request and read its answer. Errors: as for `send` and `receive`."""
+        """Send a request and return its response. Errors: as for `send` and `receive`."""
         self.send(request, version, **header)
         return self.receive(timeout_s=timeout_s)
 
     def receive(self, *, version: int | None = None, timeout_s: float | None = None) -> Any:
-        """The answer to the oldest awaited request, read in its version or in the one given.
+        """The response to the oldest pending request, decoded in its version or in `version`.
 
-        Errors: Closed, NoAnswer; Unreadable when the frame is not that response, to the last byte, or bears another
-        correlation id.
+        Errors: Closed, NoAnswer; Unreadable when the frame is not exactly that response, or has another correlation id.
         """
         exchange, correlation_id = self._pending[0]
         if version is not None:
@@ -367,7 +366,7 @@ class BrokerConnection:
         return message
 
     def receive_frame(self, *, timeout_s: float | None = None) -> bytes:
-        """The next frame without its size field, whatever it is; it is noted as the answer of the oldest awaited request.
+        """The next frame without its size field. Records it as the response to the oldest pending request.
 
         Errors: Closed, NoAnswer, Unreadable (an impossible size).
         """
@@ -414,7 +413,7 @@ class BrokerConnection:
         return taken
 
     def is_silent(self, seconds: float) -> bool:
-        """Whether nothing arrives (nor the connection closes) for a while."""
+        """Whether for `seconds` no byte arrives and the connection does not close."""
         if self._buffer:
             return False
         self.socket.settimeout(self.deadline.left_s(seconds))
@@ -427,7 +426,7 @@ class BrokerConnection:
         return False
 
     def wait_closed(self, within_s: float = 5.0) -> bytes | None:
-        """Wait until the target closes the connection. Gives what it said before, or None where it did not close."""
+        """Wait until the target closes the connection. Returns the bytes before the close, or None where it did not close."""
         until = time.monotonic() + self.deadline.left_s(within_s)
         while True:
             left = until - time.monotonic()
@@ -448,7 +447,7 @@ class BrokerConnection:
             self._buffer += data
 
     def _abandon(self, outcome: str, said: bytes = b"") -> None:
-        """Note for what is still awaited, or for the raw bytes said last, how the conversation ended."""
+        """Record the outcome of pending requests, or of the last raw bytes."""
         unanswered = [exchange for exchange, _ in self._pending]
         if not unanswered and self._last and self._last.outcome == "not awaited" and outcome != "no answer":
             unanswered = [self._last]
@@ -459,10 +458,10 @@ class BrokerConnection:
 
 
 def response_header_end(view: memoryview, api_key: int, version: int) -> int:
-    """Where the body begins: after the correlation id, and after tagged fields in flexible versions (header v1).
+    """The position of the body: after the correlation id, and in flexible versions after the tagged fields (header v1).
 
-    ApiVersions answers with header v0 always: the client does not know yet what the broker speaks (KIP-511).
-    Errors: CodecError or IndexError when the header is cut off.
+    ApiVersions responses always have header v0: the client does not know the broker's versions yet (KIP-511). Errors:
+    CodecError or IndexError when the header is cut off.
     """
     if api_key == API_VERSIONS or version not in APIS[api_key].response.FLEXIBLE:
         return 4
@@ -477,7 +476,7 @@ def response_header_end(view: memoryview, api_key: int, version: int) -> int:
 
 
 def describe(exchange: Exchange) -> str:
-    """`Fetch v12`, or how many bytes where it is no request."""
+    """`Fetch v12`, or the number of raw bytes where the exchange is no request."""
     if exchange.api_key in APIS:
         return f"{APIS[exchange.api_key].name} v{exchange.version}"
     return f"{exchange.sent_bytes} raw bytes"

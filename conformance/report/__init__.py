@@ -1,4 +1,4 @@
-"""What a run leaves in its folder: `report.json` (schema in `schema.json`), `report.html`, `junit.xml`, and `badges/`."""
+"""The report files in a run's folder: `report.json` (schema in `schema.json`), `report.html`, `junit.xml`, and `badges/`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ JSON_NAME, HTML_NAME, JUNIT_NAME, BADGES_NAME = "report.json", "report.html", "j
 
 
 class UnknownFormat(ValueError):
-    """The report was written by another version of the suite, in a form that this one would misread."""
+    """The report has another format, which this version of the suite would misread."""
 
 
 def write(run: Run, folder: Path) -> None:
-    """Write all files, each whole or not at all. Errors: OSError."""
+    """Write all report files, each atomically. Errors: OSError."""
     from conformance.report.badge import badge
     from conformance.report.html import run_page
     from conformance.report.junit import junit
@@ -52,6 +52,6 @@ def read(path: Path) -> Run:
 
 
 class _FormatOnly(BaseModel):
-    """What is looked at first."""
+    """The field that is read before all others."""
 
     format: int

@@ -1,7 +1,7 @@
-"""Takes a request or response apart, field by field, and says which bytes hold each: what the HTML report shows.
+"""Splits a request or response into its fields, with the bytes of each, for the HTML report.
 
-It walks the fact table by itself instead of asking the codec: it has to know positions, to go on where the codec would
-refuse, and to stop in the middle of what was cut off.
+It walks the message's table by itself and does not use the codec: it needs positions, must continue where the codec would
+refuse, and must stop inside truncated bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FIXED = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One field: how deep it lies, its name, its value in words, and its bytes."""
+    """One field: its nesting depth, its name, its value as text, and the positions of its bytes."""
 
     depth: int
     name: str
@@ -37,7 +37,7 @@ class Row:
 
 
 class _Ends(Exception):
-    """The bytes end here, or what stands here cannot be."""
+    """The bytes end here, or cannot be decoded."""
 
 
 def of_request(exchange: RecordedExchange) -> list[Row]:
@@ -89,7 +89,7 @@ class _Walker:
         self.rows: list[Row] = []
 
     def rows_of(self, read: Any) -> list[Row]:
-        """Read, and say in a last row why it ended before the bytes did."""
+        """Run `read`, and add a last row where it did not reach the end of the bytes."""
         if not self.data:
             return []
         try:
@@ -141,7 +141,7 @@ class _Walker:
                 raise _Ends("a varint of more than five bytes")
 
     def length(self, *, compact: bool, letter: str) -> int:
-        """The announced length; -1 is null."""
+        """Read a length field; -1 is null."""
         if compact:
             return self.varint() - 1
         return struct.unpack(f">{letter}", self.take(struct.calcsize(f">{letter}")))[0]
@@ -166,7 +166,7 @@ class _Walker:
         self.batches(depth + 1, self.at + size)
 
     def batches(self, depth: int, end: int) -> None:
-        """The headers of the record batches up to a position, and their records as one row each."""
+        """Add rows for the record batches up to a position: the header's fields, and one row for all records of a batch."""
         while self.at + HEADER_BYTES <= min(end, len(self.data)):
             start = self.at
             held = dict(zip(FIELDS, HEADER.unpack_from(self.data, start), strict=True))

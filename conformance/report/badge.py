@@ -1,4 +1,4 @@
-"""A badge (SVG) for each profile: what a vendor's README shows of a run."""
+"""A badge (SVG) for each profile, for a vendor's README."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from conformance.results import ProfileTally
 
 GREEN, YELLOW, RED, GREY = "#1e7a3e", "#8a5a10", "#b3232f", "#5f6b72"
 LETTER_WIDTH = 6.6
-"""Of Verdana at 11 px, on the average; `textLength` makes it exact."""
+"""The average width of a letter of Verdana at 11 px; `textLength` makes the text fit exactly."""
 
 
 def badge(tally: ProfileTally) -> str:
-    """Green where all musts pass, yellow where some were not judged, red where one fails, grey where none was judged."""
+    """The badge of a profile: green where all musts pass, yellow where some were not judged, red where one fails, grey where
+    none was judged."""
     passed = tally.judged - len(tally.failed)
     colour = GREY if not tally.judged else RED if tally.failed else YELLOW if tally.judged < tally.musts else GREEN
     left, right = f"tidegauge {tally.profile}", f"{passed} of {tally.musts} musts pass"

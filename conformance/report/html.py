@@ -1,4 +1,4 @@
-"""A run, or several side by side, as one HTML file without any outside resource."""
+"""A run, or several side by side, as one HTML file without external resources."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from conformance.results import (
 
 HERE = Path(__file__).parent
 SHOWN_BYTES = 1024
-"""How much of each message the page shows; `report.json` keeps more."""
+"""The most bytes of a message on the page; `report.json` keeps more."""
 SHOWN_EXCHANGES = 12
-"""How many of the last exchanges of a requirement the page shows, so that it stays under 2 MB with hundreds of failures."""
+"""The most exchanges of a requirement on the page, the last ones. Keeps it under 2 MB with hundreds of failures."""
 SHOWN_OF_BLOCKED = 2
 
 LEGEND = {
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 def run_page(run: Run) -> str:
-    """The report of one run: what fails first, by root cause, then everything by area."""
+    """The report of one run: first the failures by root cause, then all other judgements by area."""
     counts = Counter(str(judgement.verdict) for judgement in run.judgements)
     exchanges = {
         f"{judgement.requirement.id}/{number}": _taken_apart(exchange)
@@ -99,7 +99,7 @@ def _musts(tally: ProfileTally) -> list[tuple[str, int]]:
 
 
 def _rows(judgement: Judgement, target: str) -> list[tuple[str, str]]:
-    """What is known of a requirement and of its verdict, with a label each; what is empty is left out."""
+    """The facts about a requirement and its verdict, with a label each, without empty ones."""
     record = judgement.requirement
     is_wrong = judgement.verdict in (Verdict.FAIL, Verdict.TOLERATED, Verdict.ENGINE_ERROR)
     rows = {
@@ -125,7 +125,8 @@ def _time(seconds: float) -> str:
 
 
 def _shown(judgement: Judgement) -> list[tuple[int, RecordedExchange]]:
-    """The exchanges that the page shows, with their numbers: the last ones of what is not a pass."""
+    """The exchanges on the page, with their numbers: the last ones of a judgement; none of a pass or where nothing was
+    judged."""
     if judgement.verdict in (Verdict.PASS, Verdict.NOT_JUDGED):
         return []
     most = SHOWN_OF_BLOCKED if judgement.verdict is Verdict.BLOCKED else SHOWN_EXCHANGES
@@ -133,7 +134,7 @@ def _shown(judgement: Judgement) -> list[tuple[int, RecordedExchange]]:
 
 
 def matrix_page(found: Matrix) -> str:
-    """Several runs side by side."""
+    """The page of several runs side by side."""
     verdicts = [str(v) for v in Verdict if any(str(v) in row.verdicts for row in found.rows)]
     areas = _by_area(found.rows, lambda row: row.requirement)
     return _render("matrix.html.j2", matrix=found, totals=totals(found), verdicts=verdicts, areas=areas)
@@ -167,5 +168,5 @@ def _taken_apart(exchange: RecordedExchange) -> list[Any]:
 
 
 def _embedded(value: object) -> str:
-    """Packed JSON as text: a run of all areas would be tens of megabytes otherwise."""
+    """The value as compressed JSON in base64: a run of all areas would otherwise be tens of megabytes."""
     return base64.b64encode(gzip.compress(json.dumps(value, separators=(",", ":")).encode(), mtime=0)).decode()

@@ -1,4 +1,4 @@
-"""A run as JUnit XML: a suite an area, a case a requirement; what CI servers read."""
+"""A run as JUnit XML for CI servers: one suite for each area, one case for each requirement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from conformance.results import Judgement, Run, Verdict
 
 
 def junit(run: Run) -> bytes:
-    """The XML document. Expected failures are skipped cases there, engine errors are errors."""
+    """The XML document. Expected failures are skipped cases, engine errors are errors."""
     root = ElementTree.Element("testsuites", name=f"tidegauge {run.target.spec}", time=f"{run.seconds:.3f}")
     for area, judgements in groupby(run.judgements, key=lambda judgement: judgement.requirement.area):
         listed = list(judgements)
@@ -64,5 +64,5 @@ def _case(suite: ElementTree.Element, judgement: Judgement) -> None:
 
 
 def printable(text: str) -> str:
-    """Without the control characters that XML cannot hold."""
+    """The text with escapes in place of the control characters that XML cannot hold."""
     return "".join(letter if letter >= " " or letter in "\n\t" else f"\\x{ord(letter):02x}" for letter in text)

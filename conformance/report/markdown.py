@@ -9,7 +9,7 @@ CHANGES_SHOWN = 50
 
 
 def summary(run: Run) -> str:
-    """The verdict, a line a profile, what changed against the baseline, and the root causes."""
+    """The verdict, one line for each profile, the changes against the baseline, and the root causes."""
     lines = [f"## Conformance of {_text(run.target.title)}: {run.verdict}", ""]
     if run.reason:
         lines += [_text(run.reason, 300), ""]
@@ -48,7 +48,7 @@ def _changes(title: str, changes: list[Change]) -> list[str]:
 
 
 def _text(text: str, limit: int = 100) -> str:
-    """In one line that Markdown takes for text, also inside a table."""
+    """The text in one line, escaped for Markdown, also inside a table."""
     short = " ".join(text.split())
     short = short if len(short) <= limit else short[: limit - 1] + "…"
     return "".join(f"\\{letter}" if letter in "\\|*_`<>[]" else letter for letter in short)

@@ -1,4 +1,4 @@
-"""Several stored runs side by side: a row a requirement, a column a run."""
+"""Several stored runs side by side: one row for each requirement, one column for each run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from conformance.results import Judgement, Run, Verdict
 
 @dataclass(frozen=True)
 class Row:
-    """One requirement and what each run says of it; None where a run did not ask."""
+    """One requirement and its judgement in each run; None where a run did not include it."""
 
     requirement: Requirement
     cells: list[Judgement | None]
 
     @property
     def verdicts(self) -> list[str]:
-        """The verdicts of the runs that asked."""
+        """The verdicts of the runs that include the requirement."""
         return [str(cell.verdict) for cell in self.cells if cell]
 
     @property
     def differs(self) -> bool:
-        """Whether the runs disagree; not having asked is no disagreement."""
+        """Whether the runs that include the requirement disagree."""
         return len(set(self.verdicts)) > 1
 
 
@@ -43,7 +43,7 @@ class Matrix:
 
 
 def matrix(runs: Sequence[Run]) -> Matrix:
-    """Set runs side by side; of runs on the same target the start distinguishes them."""
+    """The matrix of several runs. Labels of runs on the same target include the start time."""
     specs = Counter(run.target.spec for run in runs)
     labels = [run.target.spec if specs[run.target.spec] == 1 else f"{run.target.spec} {run.started_at}" for run in runs]
     records: dict[str, Requirement] = {}

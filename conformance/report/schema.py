@@ -9,7 +9,7 @@ SCHEMA = Path(__file__).parent / "schema.json"
 
 
 def schema_text() -> str:
-    """The schema as it should stand in the repository."""
+    """The text that `schema.json` must have."""
     schema = Run.model_json_schema(mode="serialization", by_alias=True)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "A run of the tidegauge conformance suite"

@@ -1,6 +1,6 @@
-"""A run on the terminal: progress while it goes on, then a table of areas, the root causes, the profiles, and the verdict.
+"""A run on the terminal: progress during the run, then a table of areas, the root causes, the profiles, and the verdict.
 
-A run with hundreds of failures stays under 100 lines: what is behind them stands in the HTML report, or comes with `--verbose`.
+A run with hundreds of failures stays under 100 lines. The HTML report, or `--verbose`, has the details.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ STYLE = {
     Verdict.ENGINE_ERROR: "bold magenta",
 }
 CAUSES_IN_FULL, CAUSES_NAMED = 8, 20
-"""So many root causes are shown with sentence and evidence, so many more in one line each."""
+"""The number of root causes with sentence and evidence, and of further ones in one line each."""
 REASONS_SHOWN = 10
 IDS_SHOWN = 8
 LEAST_AREA_WIDTH = 4
 MOMENT_S = 3.0
-"""What takes longer is named on the terminal, with its time."""
+"""A longer wait is shown on the terminal, with its time."""
 VERBOSE_S, TERSE_S = 10.0, 30.0
-"""How often a pipe has a line of what the run waits for, and the least wait that has one."""
+"""The interval of lines about waits in a pipe, which is also the least wait with a line: verbose, and by default."""
 RUN_STYLE = {RunVerdict.PASS: "bold green", RunVerdict.FAIL: "bold red", RunVerdict.UNKNOWN: "bold yellow"}
 
 
 class Progress:
-    """Shows progress on standard error: one line that is written over on a terminal, else a line each."""
+    """Shows progress on standard error: one line that is overwritten on a terminal, else separate lines."""
 
     def __init__(self, console: Console, total: int, stream: Callable[[Judgement], None] | None = None) -> None:
         self.console = console
         self.stream = stream
-        """Is given each judgement as well, as soon as it stands."""
+        """Called with each judgement as soon as it is final."""
         self.total = total
         self.done = 0
         self.began = time.monotonic()
@@ -58,13 +58,13 @@ class Progress:
             self.status.start()
 
     def starting(self, group: Group, number: int, groups: int) -> None:
-        """The target starts for a group of requirements."""
+        """Show that the target starts for a group of requirements."""
         special = {key: value for key, value in group.configs.items() if BASE_CONFIGS.get(key) != value}
         said = ", ".join(f"{key}={value}" for key, value in special.items())
         self._say(f"starting the target ({number} of {groups}), {self._done()}{': ' + said if said else ''}")
 
     def judging(self, entry: Entry) -> None:
-        """A requirement's test begins."""
+        """Show that a requirement's test begins."""
         self._say(f"{self._done()}  {entry.requirement.id}  {_first(entry.requirement.sentence, 80)}", often=True)
 
     def _done(self) -> str:
@@ -72,7 +72,7 @@ class Progress:
         return f"{self.done} of {self.total} judged{time_left(share, time.monotonic() - self.began)}"
 
     def judged(self, judgement: Judgement) -> None:
-        """A requirement's verdict stands; what is not a plain pass is said at once."""
+        """Count a judgement, and print it at once where it failed, is tolerated, or is an engine error."""
         self.done += 1
         if self.stream:
             self.stream(judgement)
@@ -81,14 +81,14 @@ class Progress:
             self.console.print(head + verdict_text(judgement) + Text(_first(judgement.reason, 160)), soft_wrap=True)
 
     def waiting(self, waits: list[Wait]) -> None:
-        """What the run waits for: at once on a terminal where it takes longer than a moment, in a pipe now and then."""
+        """Show the run's waits: on a terminal any that is longer than MOMENT_S, in a pipe at intervals."""
         if self.status and waits[0].seconds >= MOMENT_S:
             self.status.update(escape(f"{self._done()}  {said(waits)}"))
         elif not self.status and (text := self.reminder.text(waits)):
             self.console.print(escape(f"{self._done()}  {text}"), soft_wrap=True)
 
     def finish(self) -> None:
-        """Take the line away."""
+        """Remove the status line."""
         if self.status:
             self.status.stop()
 
@@ -100,13 +100,13 @@ class Progress:
 
 
 def verdict_text(judgement: Judgement) -> Text:
-    """The verdict in its colour; an expected failure says so."""
+    """The verdict in its colour, with a mark for an expected failure."""
     word = f"{judgement.verdict}{' (expected)' if judgement.expected else ''}"
     return Text(f"{word:<12} ", style=STYLE[judgement.verdict])
 
 
 def show(run: Run, console: Console, *, verbose: bool = False) -> None:
-    """Print a whole run; of one in which nothing could be judged, for one reason, that reason alone."""
+    """Print a whole run. Where nothing could be judged, for one reason, print only that reason."""
     if _is_nothing_judged(run):
         console.print(Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {run.reason}"), soft_wrap=True)
         return
@@ -129,14 +129,15 @@ def show(run: Run, console: Console, *, verbose: bool = False) -> None:
 
 
 def _is_nothing_judged(run: Run) -> bool:
-    """Whether the target did not start. The run's reason has the end of a log, where a requirement's has one line of it."""
+    """Whether the target broke before any judgement. The run's reason has the last log lines, a requirement's only one of
+    them."""
     reasons = {one.reason for one in run.judgements if one.verdict is not Verdict.UNTESTABLE}
     verdicts = {one.verdict for one in run.judgements}
     return run.broken and len(reasons) == 1 and verdicts <= {Verdict.NOT_JUDGED, Verdict.UNTESTABLE}
 
 
 def show_verdict(run: Run, console: Console) -> None:
-    """A line for each profile, what changed against the baseline, and the verdict."""
+    """Print one line for each profile, the changes against the baseline, and the verdict."""
     for tally in profile_tallies(run.judgements, run.target.kafka_version):
         console.print(Text(tally.line, style="bold red" if tally.failed else ""))
     console.print(Text(coverage(run.judgements).line), soft_wrap=True)
@@ -154,7 +155,7 @@ def show_verdict(run: Run, console: Console) -> None:
 
 
 def _show_causes(run: Run, console: Console) -> None:
-    """The root causes, the gravest first, then engine errors and what is tolerated."""
+    """Print the root causes, the worst first, then engine errors and tolerated requirements."""
     causes = root_causes(run.judgements)
     for cause in causes[:CAUSES_IN_FULL]:
         show_judgement(cause.judgement, console)
@@ -189,7 +190,7 @@ def _ids(ids: list[str]) -> str:
 
 
 def _areas(run: Run, width: int) -> Table:
-    """Counts by area and verdict. Where the terminal is narrow, the areas' titles are cut, and no verdict."""
+    """A table of counts by area and verdict. On a narrow terminal only the areas' titles are cut."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     seen = {judgement.verdict for judgement in run.judgements}
     shown = [verdict for verdict in Verdict if verdict in seen]
@@ -205,7 +206,8 @@ def _areas(run: Run, width: int) -> Table:
 
 
 def show_judgement(judgement: Judgement, console: Console) -> None:
-    """One requirement: what it asks, what is accepted, what was seen, and the last exchanges in one line each."""
+    """Print one requirement: its sentence, what it accepts, the observations, and the last exchanges of a failure in one line
+    each."""
     record = judgement.requirement
     console.print()
     console.print(Text.assemble((record.id, "bold"), f"  {record.level}  ", verdict_text(judgement)))
@@ -227,7 +229,7 @@ def show_judgement(judgement: Judgement, console: Console) -> None:
 
 
 def _not_judged(run: Run, console: Console, *, every: bool) -> None:
-    """Why requirements were not judged, each reason once, the most frequent first."""
+    """Print why requirements were not judged, each reason once, the most frequent first."""
     reasons: dict[str, list[str]] = {}
     for judgement in run.judgements:
         if judgement.verdict is Verdict.NOT_JUDGED:
@@ -245,7 +247,7 @@ def _not_judged(run: Run, console: Console, *, every: bool) -> None:
 
 
 def show_requirement(record: Requirement, console: Console) -> None:
-    """All that is known of one requirement, as `explain` prints it."""
+    """Print everything about one requirement, for `explain`."""
     console.print(
         Text.assemble((record.id, "bold"), f"  {AREAS[record.area]}  ({record.level}, profile {record.profile})")
     )

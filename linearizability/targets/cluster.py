@@ -1,7 +1,7 @@
-"""Nodes that are our own processes: laid out, formatted, started, hurt and removed.
+"""Clusters whose nodes are our own processes: prepare, format, start, hurt and remove them.
 
-What Apache Kafka and the reference have in common: a folder for each node with its `server.properties`, its data and its
-log; a process; ports. Subclasses say how a folder is formatted and which command serves it.
+The common part of Apache Kafka and the reference: for each node a folder with its `server.properties`, data and log; a
+process; ports. Subclasses define how to format a folder, and the command that serves it.
 """
 
 import base64
@@ -28,24 +28,24 @@ from linearizability.targets.target import DiskError, HookMissing, Node, Target,
 from linearizability.targets.wire import answers, known_brokers
 
 START_WITHIN_S = 90.0
-"""How long a node may take until it answers; a machine that is busy with tests needs ten times what a quiet one needs."""
+"""How long a node may take until it answers. A machine that is busy with tests needs ten times as long as an idle one."""
 STOP_WITHIN_S = 20.0
 START_ATTEMPTS = 3
-"""Another process may take a port between our choosing it and the broker's binding it."""
+"""The most attempts: another process may take a port after we have chosen it and before the broker binds it."""
 POLL_S = 0.05
 INTERPOSED = ("power-loss", "disk", "clock")
 """Hooks that a cluster offers where its nodes are started with an interposer."""
 CUTS = ("partition", "heal")
 """Hooks that a cluster offers where its hosts are on a network of ours."""
 META_PROPERTIES = "meta.properties"
-"""What a formatted folder has."""
+"""The file that a formatted data folder has."""
 INTERPOSER = "interposer"
-"""The folder, beside a node's data, of what stands between it and its disk."""
+"""The folder of a node's interposer, beside its data folder."""
 
 
 @dataclass
 class Member:
-    """One node and all that belongs to it."""
+    """One node with its process, folder and properties."""
 
     node: Node
     controller_port: int
@@ -55,13 +55,13 @@ class Member:
     properties: dict[str, str]
     interposer: Interposer | None = None
     entrance: Node | None = None
-    """The tunnel to its listener, where that is secured."""
+    """The tunnel to its listener, where the listener is secured."""
     is_broker: bool = True
-    """Otherwise it is a controller only."""
+    """False for a node that is only a controller."""
 
     @property
     def reached(self) -> Node:
-        """Where clients of the plain protocol reach it; a controller only at its controllers' listener."""
+        """The address for clients without security; of a controller-only node, that of its controller listener."""
         return self.entrance or (self.node if self.is_broker else self.controller)
 
     @property
@@ -81,10 +81,10 @@ class Links(Protocol):
     """The network between nodes, by their ids."""
 
     def cut(self, sender: int, receiver: int) -> None:
-        """From now on nothing that the sender sends reaches the receiver."""
+        """Drop everything from the sender to the receiver from now on."""
 
     def heal(self) -> None:
-        """Take all cuts back."""
+        """Undo all cuts."""
 
 
 class ClusterTarget(Target):
@@ -92,7 +92,7 @@ class ClusterTarget(Target):
 
     hooks = ("kill", "stop", "restart", "pause", "resume", "config", "logs")
     joins_kafka: ClassVar[bool] = True
-    """Whether its nodes can stand in one cluster with Kafka's."""
+    """Whether its nodes can join a cluster with Kafka's nodes."""
 
     def __init__(
         self,
@@ -117,29 +117,31 @@ class ClusterTarget(Target):
         self.links: Links | None = None
         self.listener: SecuredListener | None = None
         self.of_each_node: Callable[[Member], Mapping[str, str]] | None = None
-        """Properties of the caller that differ from node to node; the member has its others then."""
+        """The caller's function for properties that differ between nodes. It is called once the member has its other
+        properties."""
         self.first_port: int | None = None
-        """The port of node 1, if it is chosen: the others follow, controllers listen 100 above. Then `folder` is the cluster's
-        own, and a cluster that is there goes on."""
+        """The port of node 1, where the caller chooses it: other nodes get the following ports, and controllers ports 100
+        higher. Then the cluster uses `folder` itself, and continues with the data there."""
 
     def secure(self, protocol: str) -> None:
-        """From the next start on, the listener for clients and brokers is secured. Errors: WrongTarget."""
+        """Secure the listener for clients and brokers from the next start on. Errors: WrongTarget."""
         self.listener = SecuredListener(protocol)
 
     def connect(self, links: Links) -> None:
-        """The hosts are joined by a network that can be cut."""
+        """Use a network between the hosts that can be cut, and offer the hooks for it."""
         self.links = links
         self.hooks = (*self.hooks, *CUTS)
 
     def interpose(self) -> None:
-        """From the next start on, nodes have disks and clocks that can be hurt. Errors: TargetError where none can."""
+        """Put an interposer under the nodes' disks and clocks from the next start on. Errors: TargetError where none can be
+        built."""
         library()
         self.interposed = True
         self.hooks = (*self.hooks, *INTERPOSED)
 
     @property
     def places(self) -> int:
-        """How many hosts it takes to have each of its servers on one of its own: the nodes come first."""
+        """The number of hosts for one server each. The nodes come first."""
         return self.size
 
     @property
@@ -154,34 +156,34 @@ class ClusterTarget(Target):
     def controllers_alone(self) -> Sequence[Node]:
         return [member.controller for member in self.members if not member.is_broker]
 
-    # ---- what a subclass says
+    # ---- what a subclass defines
 
     def prepare(self) -> None:
-        """Fetch what is needed, before the clock runs. Errors: TargetError."""
+        """Fetch all that a start needs, outside of its time limit. Errors: TargetError."""
 
     @abstractmethod
     def properties(self, member: Member) -> dict[str, str]:
-        """The node's broker properties, without those that the caller gave."""
+        """The node's broker properties, without the caller's."""
 
     @abstractmethod
     def format(self, member: Member) -> None:
-        """Make an empty data folder the node's own. Errors: TargetError."""
+        """Format the node's empty data folder. Errors: TargetError."""
 
     @abstractmethod
     def command(self, member: Member) -> list[str | Path]:
-        """What serves the folder."""
+        """The command that serves the node's folder."""
 
     def environment(self, member: Member) -> dict[str, str]:
-        """The process's own environment variables."""
+        """The environment variables that the process gets in addition."""
         return {}
 
     def is_broker(self, node: int) -> bool:
-        """Whether a node is a broker; otherwise it is a controller only."""
+        """Whether a node is a broker, and not only a controller."""
         return True
 
     @property
     def brokers(self) -> int:
-        """How many of its nodes are brokers; known before it is laid out, too."""
+        """The number of its brokers; also known before `lay_out`."""
         return sum(self.is_broker(node) for node in range(1, self.size + 1))
 
     # ---- opening and closing
@@ -203,7 +205,7 @@ class ClusterTarget(Target):
                     raise
 
     def start_all(self) -> None:
-        """Start every node that is down and wait until each answers and knows the others. Errors: TargetError."""
+        """Start every node that is down, and wait until each answers and reports the others. Errors: TargetError."""
         for member in self.members:
             if not member.process.running:
                 member.process.start()
@@ -242,7 +244,7 @@ class ClusterTarget(Target):
         self.member(node).process.stop(STOP_WITHIN_S)
 
     def restart(self, node: int, *, wait: bool = True) -> None:
-        """Start the node again. Without `wait` it may still be starting, or waiting for others that are down."""
+        """Restart the node. Without `wait` it may still be starting, or waiting for others that are down."""
         member = self.member(node)
         if member.process.running:
             member.process.stop(STOP_WITHIN_S)
@@ -303,7 +305,7 @@ class ClusterTarget(Target):
     # ---- members
 
     def member(self, node: int) -> Member:
-        """Errors: TargetError where there is no such node."""
+        """The member of a node. Errors: TargetError where there is none."""
         for member in self.members:
             if member.node.id == node:
                 return member
@@ -334,7 +336,7 @@ class ClusterTarget(Target):
                 time.sleep(POLL_S)
 
     def lay_out(self, home: Path) -> None:
-        """Choose ports, write properties, format: everything but the start."""
+        """Choose ports, write properties, and format: all steps before the start."""
         self.members = []
         for number, (host, (port, controller_port)) in enumerate(
             zip(self.hosts[: self.size], self._ports(), strict=True), start=1
@@ -362,7 +364,7 @@ class ClusterTarget(Target):
                 member.process.environment |= member.interposer.environment()
 
     def _ports(self) -> list[tuple[int, int]]:
-        """Each node's port, and its controllers' listener's."""
+        """The ports of each node: for clients, and for controllers."""
         if self.first_port is not None:
             return [(port, port + 100) for port in range(self.first_port, self.first_port + self.size)]
         ports: list[tuple[int, int]] = []
@@ -389,7 +391,7 @@ class ClusterTarget(Target):
             self.addresses |= AddressMap({member.node.address: member.entrance.address})
 
     def _forget_secrets(self, listener: SecuredListener) -> None:
-        """What stays in the run's folder has no password and no key."""
+        """Remove the passwords and the key from the run's folder."""
         listener.delete_key()
         for member in self.members:
             write_properties(member.properties_file, listener.without_secrets(member.properties))
@@ -406,10 +408,11 @@ class ClusterTarget(Target):
     def _about(self, member: Member, what: str) -> str:
         return f"{member.process.name} {what}; its log {member.process.log} ends:\n{member.process.tail()}"
 
-    # ---- properties that every cluster of today's Kafka shares
+    # ---- properties of every KRaft cluster
 
     def kraft_properties(self, member: Member) -> dict[str, str]:
-        """Each node is broker and controller; internal topics are small, and as replicated as the cluster allows."""
+        """Properties of a node that is broker and controller, with small internal topics of the highest possible
+        replication."""
         node, host = member.node, member.host.address
         voters = ",".join(f"{m.node.id}@{m.node.host}:{m.controller_port}" for m in self.members)
         return {
@@ -425,7 +428,8 @@ class ClusterTarget(Target):
 
 
 def small_internal_topics(nodes: int) -> dict[str, str]:
-    """Replication factors that the cluster can have, and few partitions: a test cluster starts in seconds."""
+    """Properties for internal topics with few partitions and possible replication factors, so that a cluster starts in
+    seconds."""
     factor = str(min(nodes, 3))
     in_sync = str(max(1, min(nodes, 3) - 1))
     return {
@@ -439,7 +443,7 @@ def small_internal_topics(nodes: int) -> dict[str, str]:
 
 
 def new_cluster_id() -> str:
-    """16 random bytes as Kafka writes them; it refuses an id that looks like an option."""
+    """16 random bytes in base64. Does not begin with `-`, because Kafka's tools would read an option."""
     while True:
         text = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
         if not text.startswith("-"):
@@ -447,7 +451,7 @@ def new_cluster_id() -> str:
 
 
 def write_properties(path: Path, properties: Mapping[str, str]) -> None:
-    """Java's properties file. Errors: TargetError for a value of several lines."""
+    """Write a Java properties file. Errors: TargetError for a value of several lines."""
     for name, value in properties.items():
         if "\n" in name + value:
             raise TargetError(f"the property {name!r} has a line break")
@@ -455,7 +459,7 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 
 
 def new_folder(parent: Path) -> Path:
-    """One run may open its target several times, each time differently configured."""
+    """A new folder below `parent`. One run may open its target several times, with different configurations."""
     for number in itertools.count(1):
         folder = parent / ("target" if number == 1 else f"target-{number}")
         with suppress(FileExistsError):

@@ -1,6 +1,6 @@
 """The contract of a third-party target: lines of JSON, in on standard input, out on standard output.
 
-`CONTRACT.md` explains it; these models are what is checked. One request at a time; each gets one answer with its number.
+`CONTRACT.md` explains it; these models check it. One request at a time; each gets one response with its number.
 """
 
 from typing import Any, Literal
@@ -15,7 +15,7 @@ HookName = Literal[
 
 
 class Said(BaseModel):
-    """What the suite says; unknown fields are ours to add, so an adapter ignores those that it does not know."""
+    """A request of the suite. The suite may add fields, so an adapter must ignore fields that it does not know."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -23,7 +23,7 @@ class Said(BaseModel):
 
 
 class Describe(Said):
-    """Who are you? Always the first request."""
+    """Describe the adapter. Always the first request."""
 
     command: Literal["describe"] = "describe"
     contract: int = VERSION
@@ -39,14 +39,14 @@ class Start(Said):
 
 
 class Stop(Said):
-    """Without a node: end the cluster and remove what was made. With one: end that node in good order (hook `stop`)."""
+    """Without a node: end the cluster and remove its data. With a node: shut it down cleanly (hook `stop`)."""
 
     command: Literal["stop"] = "stop"
     node: int | None = None
 
 
 class OnNode(Said):
-    """A hook on one node; answered when it is done: the node is gone, answers again, is frozen, or goes on."""
+    """A hook on one node. The response comes when the node is gone, answers again, is frozen, or runs again."""
 
     command: Literal["kill", "restart", "pause", "resume", "logs"]
     node: int
@@ -60,20 +60,20 @@ class CutNetwork(Said):
 
 
 class Heal(Said):
-    """Join the network again."""
+    """Heal the network between the nodes."""
 
     command: Literal["heal"] = "heal"
 
 
 class PowerLoss(Said):
-    """End these nodes in one moment and take the bytes that they have not yet fsynced."""
+    """Kill these nodes at once, and discard the bytes that they have not fsynced."""
 
     command: Literal["power-loss"] = "power-loss"
     nodes: list[int]
 
 
 class Disk(Said):
-    """Let the node's writes fail (ENOSPC, EIO), a full disk's after so many bytes; without an error the disk is mended."""
+    """Make the node's writes fail with ENOSPC (after `bytes_left` bytes) or EIO; without an error, repair the disk."""
 
     command: Literal["disk"] = "disk"
     node: int
@@ -82,7 +82,7 @@ class Disk(Said):
 
 
 class Clock(Said):
-    """Let the node's wall clock be off by so many seconds; 0 puts it right."""
+    """Shift the node's wall clock by `seconds`; 0 corrects it."""
 
     command: Literal["clock"] = "clock"
     node: int
@@ -90,7 +90,7 @@ class Clock(Said):
 
 
 class Config(Said):
-    """Start the node again with changed broker properties."""
+    """Restart the node with changed broker properties."""
 
     command: Literal["config"] = "config"
     node: int
@@ -98,7 +98,7 @@ class Config(Said):
 
 
 class Answer(BaseModel):
-    """What the adapter answers: `ok` with a result, or `error` with a sentence."""
+    """A response of the adapter: `ok` with a result, or `error` with a sentence."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -108,7 +108,7 @@ class Answer(BaseModel):
 
 
 class Result(BaseModel):
-    """A result; unknown fields are refused, because they are most often misspelt ones."""
+    """A result. Unknown fields are refused, because they are mostly misspelt."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -118,7 +118,7 @@ class Nothing(Result):
 
 
 OF_LISTENERS = ("listener.", "sasl.")
-"""What properties of listeners begin with: they name listeners as the suite's own clusters have them."""
+"""Prefixes of the properties of listeners, which use the listener names of the suite's own clusters."""
 
 
 class Description(Result):
@@ -161,11 +161,11 @@ class Logs(Result):
 
 
 class ContractBroken(ValueError):
-    """A line that is not what the contract says."""
+    """A line breaks the contract."""
 
 
 def read_answer(line: str, expected: int) -> Answer:
-    """Errors: ContractBroken, which shows the line."""
+    """Parse the response with the expected id. Errors: ContractBroken, which shows the line."""
     try:
         answer = Answer.model_validate_json(line)
     except ValidationError as error:
@@ -180,7 +180,7 @@ def read_answer(line: str, expected: int) -> Answer:
 
 
 def read_result(model: type[Result], content: dict[str, Any], command: str) -> Any:
-    """Errors: ContractBroken."""
+    """Parse the result of a command. Errors: ContractBroken."""
     try:
         return model.model_validate(content)
     except ValidationError as error:

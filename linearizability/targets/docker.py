@@ -1,11 +1,11 @@
 """Nodes in Docker containers: the same processes, each in a container that shares the network of its *host* container.
 
-A host container does nothing but hold a network namespace and turn its links off and on (`link_agent`); the node's own
-container joins that namespace. So a node may die and come back, and cuts stay what they are. `docker run` in the
-foreground stands for the node: its output is the log, its end the node's end; signals go by `docker kill`.
+A host container only holds a network namespace and turns its links off and on (`link_agent`); the node's own container joins
+that namespace. So cuts persist when a node is restarted. `docker run` in the foreground represents the node: its output is
+the log, its end the node's end; `docker kill` sends signals.
 
-The image is any that has Python and this project (container/Dockerfile builds one), or none at all: then an empty root is
-imported, and the machine's own programs are mounted into it, read-only. Source: Docker's command line reference.
+The image must have Python and this project (container/Dockerfile builds one). Without one, an empty root is imported, and the
+machine's own programs are mounted into it, read-only. Source: Docker's command line reference.
 """
 
 import io
@@ -28,13 +28,13 @@ from linearizability.targets.process import Process
 from linearizability.targets.target import TargetError
 
 LABEL = "tidegauge.owner"
-"""Names, on each container and network, whose it is."""
+"""The label with the owner of each container and network."""
 ANSWERS_WITHIN_S = 60.0
 APPEARS_WITHIN_S = 10.0
 POLL_S = 0.05
 PROJECT = Path(__file__).resolve().parents[2]
 LOCAL_IMAGE = "tidegauge-local:1"
-"""Our own, of no layers but empty folders."""
+"""Our own image, which has only empty folders."""
 _EMPTY = ("dev", "etc", "proc", "run", "sys", "tmp", "usr", "var/tmp")
 _LINKS = {name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32")}
 _MOUNTED = ("/usr", "/etc/alternatives", "/etc/java-17-openjdk", "/etc/ld.so.cache", "/etc/passwd", "/etc/group")
@@ -42,25 +42,25 @@ _MOUNTED = ("/usr", "/etc/alternatives", "/etc/java-17-openjdk", "/etc/ld.so.cac
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """What containers are made of. `mounts` are folders of this machine that they see; `python` is how to call it there."""
+    """The image of containers. `mounts` are this machine's folders inside them; `python` is the interpreter there."""
 
     name: str
     mounts: tuple[str, ...] = ()
     python: str = "python3"
 
     def words(self) -> list[str]:
-        """The part of a `docker run` that this makes out, without the image's name."""
+        """The options of `docker run` for this image, without its name."""
         ours = ("--env", f"PYTHONPATH={PROJECT}") if self.mounts else ()
         return [*ours, *(word for mount in self.mounts for word in ("--volume", f"{mount}:{mount}:ro"))]
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """A command of ours as it is said inside: our interpreter may have another name there."""
+        """A command with the container's interpreter in place of ours."""
         return [self.python if word == sys.executable else word for word in command]
 
 
 @dataclass(frozen=True, slots=True)
 class DockerHost(Host):
-    """A host container, which is there already."""
+    """A host container that runs already."""
 
     container: str = ""
     image: Image = Image("")
@@ -73,7 +73,7 @@ class DockerHost(Host):
 
 
 class Container(Process):
-    """A process that is a container's first one."""
+    """A process that is the first one of a container."""
 
     def __init__(self, name: str, log: Path, folder: Path, host: DockerHost) -> None:
         self._host = host
@@ -81,7 +81,7 @@ class Container(Process):
 
     @property
     def container(self) -> str:
-        """Another one for each run."""
+        """The container's name, which is new for each start."""
         return f"{self._host.container}-start-{self.starts}"
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class Container(Process):
             self.command = plain
 
     def _signal(self, number: int) -> None:
-        """The container may still be coming, or be gone already."""
+        """Send a signal; retries while the container is still being created, and stops once it is gone."""
         until = time.monotonic() + APPEARS_WITHIN_S
         while self.running and time.monotonic() < until:
             try:
@@ -112,7 +112,7 @@ class Container(Process):
 
 
 def run_words() -> tuple[str, ...]:
-    """How every container of ours is run: it leaves nothing, and says whose it is."""
+    """The beginning of each `docker run`: the container is removed at its end, and carries its owner's label."""
     return (
         "docker",
         "run",
@@ -128,7 +128,7 @@ def run_words() -> tuple[str, ...]:
 
 
 def docker(*arguments: str, within_s: float = ANSWERS_WITHIN_S) -> str:
-    """Docker's answer. Errors: TargetError, with what it says."""
+    """The output of a docker command. Errors: TargetError, with docker's message."""
     try:
         done = subprocess.run(["docker", *arguments], capture_output=True, text=True, timeout=within_s, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -139,7 +139,7 @@ def docker(*arguments: str, within_s: float = ANSWERS_WITHIN_S) -> str:
 
 
 def obstacle() -> str:
-    """Why there can be no containers here; empty where there can."""
+    """Why this machine cannot run containers; empty where it can."""
     if not shutil.which("docker"):
         return "docker is not installed (Debian: docker.io)"
     try:
@@ -150,7 +150,7 @@ def obstacle() -> str:
 
 
 def open_image(name: str = "") -> Image:
-    """The image by that name, which must be there; without one, ours, made where it is missing. Errors: TargetError."""
+    """The image with this name, which must exist; without a name our own, created where it is missing. Errors: TargetError."""
     if name:
         if not docker("images", "--quiet", name):
             raise TargetError(f"there is no image {name}: `make image` builds one")
@@ -166,9 +166,9 @@ def open_image(name: str = "") -> Image:
 
 
 def own_folders() -> list[str]:
-    """What nodes read of this project: its code, its interpreter with the libraries, and the jars that were fetched.
+    """The folders of this project that nodes read: code, interpreter, libraries, and fetched jars.
 
-    Some may be links, whose ends must be seen inside as well.
+    Includes the targets of links, which must exist inside as well.
     """
     prefix, cache = Path(sys.prefix), cache_folder().parent
     seen = [PROJECT, prefix, prefix.resolve(), Path(sys.base_prefix), cache, cache.resolve(), *map(Path, sys.path)]
@@ -177,7 +177,7 @@ def own_folders() -> list[str]:
 
 
 def _outermost(paths: list[str]) -> list[str]:
-    """Without those that lie in others."""
+    """The paths that are not inside another one."""
     return [path for path in paths if not any(path.startswith(f"{other}/") for other in paths)]
 
 
@@ -197,7 +197,7 @@ def _empty_root() -> bytes:
 
 
 def remove_leftovers() -> list[str]:
-    """Remove containers and networks of runs that no longer live. Gives their names."""
+    """Remove the containers and networks of runs that have ended, and return their names."""
     removed: list[str] = []
     here = leash.owner().split("/")[0]
     for kind, remove in (("ps", ("rm", "--force")), ("network", ("network", "rm"))):

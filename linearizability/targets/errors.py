@@ -1,4 +1,4 @@
-"""What goes wrong with a target itself."""
+"""Errors of a target itself."""
 
 
 class TargetError(Exception):
@@ -6,4 +6,4 @@ class TargetError(Exception):
 
 
 class WrongTarget(TargetError, ValueError):
-    """The text that names the target is wrong."""
+    """The target's specification is wrong."""

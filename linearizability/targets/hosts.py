@@ -1,4 +1,4 @@
-"""Where nodes and clients live: an address, and how a process is made that runs there."""
+"""The places of nodes and clients: an address, and a way to run processes there."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from linearizability.targets.process import Process
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A place for a node. On plain processes all nodes share 127.0.0.1; in network namespaces each has its own address."""
+    """A place for a node. Plain processes all share 127.0.0.1; in network namespaces each node has its own address."""
 
     address: str = "127.0.0.1"
     prefix: tuple[str, ...] = ()
-    """Goes before the command: it must become the command (exec), so that signals reach it."""
+    """A prefix of the command. It must replace itself by the command (exec), so that signals reach the command."""
 
     def process(self, name: str, log: Path, folder: Path) -> Process:
-        """A process that will run here, once it has a command."""
+        """A process on this host, which still needs a command."""
         return Process(name, [], log, folder=folder)
 
     def free_ports(self, count: int) -> list[int]:
-        """Ports that are free here, as far as this process can know."""
+        """Ports that are free on this host, as far as this process knows."""
         return free_ports(count, "127.0.0.1" if self.prefix else self.address)
 
 
 def plain_hosts(count: int) -> Sequence[Host]:
-    """Hosts without any network between them: no network fault is possible."""
+    """Hosts that share the loopback: network faults are impossible."""
     return [Host()] * count

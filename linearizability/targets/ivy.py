@@ -1,10 +1,9 @@
-"""Maven artifacts without Maven: Apache Ivy is among PySpark's jars, and knows the central repository by itself.
+"""Maven artifacts without Maven: Apache Ivy is among PySpark's jars, and its default is the central repository.
 
-Two ways to use it. *Resolving* reads the projects' descriptions and finds what depends on what: done once, when a lock file
-is written. *Retrieving* takes the jars that the lock file names and nothing else: no description is read, so it is quick,
-and the same everywhere.
+Two ways to use it. *Resolving* reads the projects' descriptions and finds all dependencies: once, when the lock file is
+written. *Retrieving* fetches exactly the jars in the lock file and reads no description, so it is quick and reproducible.
 
-Where the central repository cannot be reached directly, TIDEGAUGE_IVY_SETTINGS names an own Ivy settings file for both.
+Where the central repository cannot be reached directly, TIDEGAUGE_IVY_SETTINGS names an Ivy settings file for both.
 """
 
 import importlib.util
@@ -24,11 +23,11 @@ SETTINGS = """<ivysettings>
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="{use_descriptions}" checksums=""/></resolvers>
 </ivysettings>
 """
-"""Checksums are not asked for: ours are in the lock file, and better."""
+"""Ivy checks no checksums, as the lock file has stronger ones."""
 
 
 class IvyError(Exception):
-    """Ivy is missing or could not get what was asked for; the text ends with what it said."""
+    """Ivy is missing or failed; the text ends with Ivy's output."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,7 +41,7 @@ class Module:
 
     @classmethod
     def parse(cls, text: str) -> "Module":
-        """Errors: ValueError when the text has not three or four parts."""
+        """Parse coordinates. Errors: ValueError when the text has not three or four parts."""
         parts = text.split(":")
         if len(parts) not in (3, 4) or not all(parts):
             raise ValueError(f"{text!r} is not organisation:name:revision or organisation:name:revision:classifier")
@@ -66,10 +65,9 @@ def retrieve(modules: Sequence[Module], folder: Path, work: Path) -> None:
 def resolve(
     roots: Sequence[Module], excluded: Sequence[str], overridden: Sequence[Module], folder: Path, work: Path
 ) -> dict[Module, Path]:
-    """Find the roots and all that they need, without the excluded (`organisation:name`; `*` for all names).
+    """Resolve the roots and their dependencies, without the excluded ones (`organisation:name`; `*` for all names).
 
-    An overridden module is taken in this revision whatever the others ask for. Gives each module's jar, a file below
-    `folder`.
+    An overridden module gets its revision in place of the requested one. Returns each module's jar, a file below `folder`.
     """
     dependencies = [_dependency(module, transitive=True) for module in roots]
     exclusions = [
@@ -134,7 +132,7 @@ def _run(dependencies: Sequence[str], pattern: str, work: Path, *, use_descripti
 
 
 def _reason(output: str) -> str:
-    """The lines of Ivy's output that say what went wrong."""
+    """The lines of Ivy's output about errors."""
     reasons = [
         line.strip()
         for line in output.splitlines()

@@ -13,20 +13,20 @@ OLDEST = 17
 """Kafka 4 and Spark 4 need Java 17."""
 
 PACKAGE = "default-jdk-headless"
-"""Debian's name for the newest Java without a screen; a JDK, because tests run small Java sources."""
+"""Debian's package of its default headless Java; a JDK, because tests run small Java sources."""
 
 INSTALL_TIMEOUT_S = 600
 
 
 class JavaMissing(Exception):
-    """No Java that is new enough; the text says what to do."""
+    """No Java is new enough; the text names the remedy."""
 
 
 @cache
 def java() -> Path:
-    """The `java` program of the first Java 17 or newer: of JAVA_HOME, of PATH, of the system's usual folders.
+    """The first `java` program of Java 17 or newer, in JAVA_HOME, PATH, and the system's usual folders.
 
-    Errors: JavaMissing, with what was found and what to install.
+    Errors: JavaMissing, with the older ones that were found and the package to install.
     """
     too_old: list[str] = []
     for candidate in _candidates():
@@ -43,7 +43,7 @@ def java() -> Path:
 
 
 def ensure_java() -> Path:
-    """As `java`, but installs Debian's JDK by apt where none is found and we are root. Errors: JavaMissing."""
+    """The result of `java`; as root, first installs Debian's JDK by apt where none is found. Errors: JavaMissing."""
     try:
         return java()
     except JavaMissing:
@@ -65,7 +65,7 @@ def ensure_java() -> Path:
 
 
 def java_release(program: Path) -> int:
-    """The feature release (17, 21 ...; 8 for 1.8) that the program says it is; 0 where it does not run."""
+    """The feature release (17, 21 ...; 8 for 1.8) that the program reports; 0 where it does not run."""
     try:
         done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -86,7 +86,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def main() -> int:
-    """Say which Java will be used; install one where that is possible; otherwise one line says what to do."""
+    """Print the Java that will be used, and install one where possible; otherwise print the remedy."""
     try:
         print(f"Java: {ensure_java()}")
     except JavaMissing as error:

@@ -1,4 +1,4 @@
-"""Apache Kafka by version, from its Maven artifacts: each node broker and controller in one small JVM."""
+"""Apache Kafka by version, from its Maven artifacts: each node is broker and controller in one small JVM."""
 
 import base64
 import os
@@ -16,7 +16,7 @@ from linearizability.targets.kafka_start import CHECKPOINT, QuickStart, class_pa
 from linearizability.targets.target import TargetError
 
 SMALL_JVM = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xss512k")
-"""A node of 190 MB that starts fast. Measurements of speed give other options."""
+"""The JVM options of a node of 190 MB that starts fast. Performance measurements pass other options."""
 
 SMALL_BROKER = {
     "log.cleaner.dedupe.buffer.size": "2097152",
@@ -24,7 +24,7 @@ SMALL_BROKER = {
     "num.io.threads": "4",
     "background.threads": "4",
 }
-"""Memory and threads only: nothing that a client could see."""
+"""Only memory and threads: no setting that a client could observe."""
 
 SHARE_GROUPS = {
     "share.coordinator.state.topic.num.partitions": "3",
@@ -71,7 +71,7 @@ class KafkaCluster(ClusterTarget):
         return self.kraft_properties(member) | self.small_settings()
 
     def small_settings(self) -> dict[str, str]:
-        """What makes a node small."""
+        """The properties that make a node small."""
         return SMALL_BROKER | SHARE_GROUPS if self.version.startswith("4.") else SMALL_BROKER
 
     def format(self, member: Member) -> None:
@@ -107,7 +107,7 @@ class KafkaCluster(ClusterTarget):
         return super().describe() | {"version": self.version, "java": str(java()), "jvm": list(self.jvm)}
 
     def logging(self) -> list[str]:
-        """The options that make the node's output its log."""
+        """The options that make the node log to its output."""
         here = Path(__file__).parent
         if self.version.startswith("4."):
             return [f"-Dlog4j2.configurationFile={here / 'log4j2.properties'}"]
@@ -128,7 +128,8 @@ class KafkaCluster(ClusterTarget):
             raise TargetError(f"Kafka's StorageTool failed: {(done.stderr or done.stdout).strip()[-1500:]}")
 
     def _make_quick_start(self, folder: Path) -> tuple[Path | None, Path | None]:
-        """Run one broker once, from format to a stop in good order, which writes the archive."""
+        """Format, start and cleanly stop one broker, which writes the archive. Returns the paths of the archive and the
+        checkpoint."""
         folder.mkdir(parents=True)
         archive, checkpoint = folder / "kafka.jsa", folder / CHECKPOINT
         broker = type(self)(
@@ -148,7 +149,8 @@ class KafkaCluster(ClusterTarget):
 
 
 def _allowed_urls(properties_file: Path) -> list[str]:
-    """From release 4.0 on Java reads keys for tokens from URLs alone that its command line allows."""
+    """The JVM option that allows the configured URL of token keys: from release 4.0 on Kafka reads keys only from allowed
+    URLs."""
     lines = properties_file.read_text().splitlines() if properties_file.exists() else []
     urls = [
         line.partition("=")[2] for line in lines if line.partition("=")[0].endswith("oauthbearer.jwks.endpoint.url")

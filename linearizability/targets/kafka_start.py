@@ -1,8 +1,8 @@
-"""What makes an Apache Kafka start fast: made once for each release, kept in the cache.
+"""Files that make Apache Kafka start fast: created once for each release, kept in the cache.
 
 Two things cost most of a start: loading 10,000 classes, which an archive of the JVM (AppCDS) halves; and the format tool, a
 JVM of its own, whose only lasting product beside a `meta.properties` of four lines is `bootstrap.checkpoint`, the same
-for every cluster of a release. Both are taken from one throw-away broker. Where that fails, nodes start without, slower.
+for every cluster of a release. Both come from one throwaway broker. Where that fails, nodes start slower, without the files.
 """
 
 import fcntl
@@ -23,16 +23,17 @@ CHECKPOINT = "bootstrap.checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class QuickStart:
-    """What was kept of the throw-away broker."""
+    """The files of the throwaway broker."""
 
     archive: Path | None
     """For -XX:SharedArchiveFile."""
     checkpoint: Path | None
-    """For the data folder; None where there is none (clusters with ZooKeeper)."""
+    """For the data folder; None for clusters with ZooKeeper, which have none."""
 
 
 def quick_start(version: str, make: Callable[[Path], tuple[Path | None, Path | None]]) -> QuickStart:
-    """The kept files of a release; where there are none, `make(folder)` gives an archive and a checkpoint, or None."""
+    """The cached files of a release. On first use calls `make(folder)`, which returns the paths of an archive and a
+    checkpoint, or None."""
     home = cache_folder().parent / "kafka-start" / f"{version}-{_java_fingerprint()}"
     home.parent.mkdir(parents=True, exist_ok=True)
     with _locked(home.with_name(home.name + ".lock")):
@@ -50,13 +51,13 @@ def quick_start(version: str, make: Callable[[Path], tuple[Path | None, Path | N
 
 
 def _java_fingerprint() -> str:
-    """An archive is only good for the very Java that made it."""
+    """A hash of the Java version and path: an archive works only with the Java that wrote it."""
     done = subprocess.run([java(), "-version"], capture_output=True, timeout=30, check=False)
     return hashlib.sha256(done.stderr + done.stdout + str(java()).encode()).hexdigest()[:12]
 
 
 def class_path(jars: Sequence[Path]) -> str:
-    """The jars one by one, in one order: the JVM refuses an archive that was made for another class path."""
+    """The class path with each jar, in a fixed order: the JVM refuses an archive that was written for another class path."""
     return ":".join(str(jar) for jar in jars)
 
 

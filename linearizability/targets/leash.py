@@ -1,9 +1,9 @@
-"""Nothing that we start outlives us: not after Ctrl-C, not after kill -9.
+"""Ends every process that we start when we end, also after Ctrl-C and kill -9.
 
-Two nets. A small *watchdog* process holds the end of a pipe into which we write the number of each process that we start;
-when we are gone, however that came, the pipe breaks and the watchdog kills all that is left. And each started process
-carries in its environment who owns it: `remove_leftovers`, called whenever a target is opened, kills processes whose owner
-no longer runs, should owner and watchdog have been killed together.
+Two safeguards. A small *watchdog* process reads a pipe into which we write the pid of each process that we start. When we
+end, by any cause, the pipe closes and the watchdog kills the remaining processes. And each started process carries its owner
+in its environment: `remove_leftovers`, called whenever a target is opened, kills processes whose owner has ended, in case
+owner and watchdog were killed together.
 
 Not the kernel's parent-death signal: it fires when the starting *thread* ends, and faults are started from threads.
 """
@@ -22,20 +22,20 @@ from typing import Any
 from linearizability.targets import watchdog
 
 OWNER = "TIDEGAUGE_OWNER"
-"""Names, in the environment of each started process, its owner: pid namespace, pid, moment of birth."""
+"""The environment variable with a started process's owner: pid namespace, pid, start time."""
 
 _lock = threading.Lock()
 _pipe: dict[int, int] = {}
-"""This process's pid -> the watchdog's input. By pid, because a forked child must not use its parent's."""
+"""Pid -> the watchdog's input. By pid, because a forked child must not use its parent's watchdog."""
 
 
 def owner() -> str:
-    """Who we are, for the environment of those that we start."""
+    """This process as the owner, for the environment of the processes that it starts."""
     return f"{_pid_namespace()}/{os.getpid()}/{watchdog.start_time(os.getpid())}"
 
 
 def start(command: Sequence[str], *, environment: Mapping[str, str] = {}, **more: Any) -> Popen[Any]:
-    """Start a command on the leash, in a session of its own. `more` goes to Popen. Errors: OSError."""
+    """Start a command under the watchdog, in its own session. `more` are arguments of Popen. Errors: OSError."""
     with _lock:
         watchdog_input = _watchdog_input()
         started = Popen(command, env=os.environ | environment | {OWNER: owner()}, start_new_session=True, **more)
@@ -44,13 +44,13 @@ def start(command: Sequence[str], *, environment: Mapping[str, str] = {}, **more
 
 
 def kill_group(pid: int, number: int) -> None:
-    """A signal to a process and all that it started in its session. Nothing happens when they are gone."""
+    """Send a signal to a process group. Does nothing where it is gone."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
 
 def group_lives(pid: int) -> bool:
-    """Whether a process that was started here, or one that it started in its session, still runs."""
+    """Whether a process of this group still runs."""
     try:
         os.killpg(pid, 0)
     except ProcessLookupError:
@@ -61,13 +61,13 @@ def group_lives(pid: int) -> bool:
 
 
 def let_go(pid: int) -> None:
-    """The process has ended and was waited for: its number may belong to another process from now on."""
+    """Remove a process that has ended from the watchdog's list, because its pid may be reused."""
     with _lock, suppress(OSError, KeyError):
         os.write(_pipe[os.getpid()], f"-{pid}\n".encode())
 
 
 def remove_leftovers() -> list[int]:
-    """Kill processes that earlier runs left: those whose owner is named and no longer runs. Gives their pids."""
+    """Kill processes of earlier runs, whose owner has ended, and return their pids."""
     removed: list[int] = []
     here = _pid_namespace()
     if not here:
@@ -106,7 +106,8 @@ def _watchdog_input() -> int:
 
 
 def _program() -> list[str]:
-    """The watchdog as Python's arguments. Workers of Spark import it from an archive, in which it is no file to be run."""
+    """The Python arguments that run the watchdog. Spark's workers import it from an archive, where it is no file that can be
+    run."""
     return [watchdog.__file__] if Path(watchdog.__file__).is_file() else ["-c", inspect.getsource(watchdog)]
 
 

@@ -1,4 +1,4 @@
-"""An event loop beside blocking code: what proxies and tunnels run in."""
+"""An event loop beside blocking code, for proxies and tunnels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Loop:
-    """An event loop in a thread of its own. A context manager."""
+    """An event loop in its own thread. A context manager."""
 
     def __enter__(self) -> Loop:
         self.loop = asyncio.new_event_loop()
@@ -22,5 +22,5 @@ class Loop:
         self.loop.close()
 
     def run(self, coroutine: Any) -> Any:
-        """The result of a coroutine that runs there."""
+        """Run a coroutine in the loop, and return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result()

@@ -4,9 +4,9 @@
     mixed:kafka:4.3.1,broker=reference             the second is a broker only
     mixed:controller=reference,kafka:4.3.1         the first is a controller only
 
-Each node is laid out, formatted and served as its kind is; the metadata version is that of the oldest release, of which the
-reference is one (4.3.1). Beside the reference releases begin with 3.9: it asks its peers in the versions of its own release,
-and beside an older one in those of 3.9.2 (`tidegauge.peers.release`), but never what they serve.
+Each node is prepared, formatted and served as its kind is. The metadata version is that of the oldest release, where the
+reference counts as 4.3.1. Releases beside the reference begin with 3.9: it sends requests to its peers in the versions of its
+own release, or beside an older one in those of 3.9.2 (`tidegauge.peers.release`), and does not negotiate them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RELEASE_OF_THE_REFERENCE = "4.3.1"
 
 
 class Role(Enum):
-    """What a node is, and what its process.roles say."""
+    """A node's role, by the value of process.roles."""
 
     BOTH = "broker,controller"
     BROKER = "broker"
@@ -37,13 +37,14 @@ class Role(Enum):
 
 
 def role_and_kind(text: str) -> tuple[Role, str]:
-    """`broker=KIND` and `controller=KIND` are nodes of that role alone."""
+    """Split `broker=KIND`, `controller=KIND` or `KIND` into the role and the kind."""
     role, equals, kind = text.partition("=")
     return (Role(role), kind) if equals and role in ("broker", "controller") else (Role.BOTH, text)
 
 
 class MixedCluster(ClusterTarget):
-    """`mixed:KIND,KIND,...`; a kind is `reference` or `kafka:VERSION`, after `broker=` or `controller=` where it is one only."""
+    """`mixed:KIND,KIND,...`; a kind is `reference` or `kafka:VERSION`, after `broker=` or `controller=` for a node of one
+    role."""
 
     def __init__(
         self,
@@ -55,7 +56,8 @@ class MixedCluster(ClusterTarget):
         config: Mapping[str, str] | None = None,
         hosts: Sequence[Host] | None = None,
     ) -> None:
-        """`kinds` are clusters that are never opened, one a node. Errors: WrongTarget where no node has one of the roles."""
+        """`kinds` has one cluster for each node, which is never opened. Errors: WrongTarget where no node has one of the
+        roles."""
         super().__init__(spec, nodes=len(kinds), folder=folder, config=config, hosts=hosts)
         for one, other in ((Role.BROKER, Role.CONTROLLER), (Role.CONTROLLER, Role.BROKER)):
             if all(role is one for role in roles):
@@ -74,7 +76,7 @@ class MixedCluster(ClusterTarget):
                 kind.quick = replace(kind.quick, checkpoint=checkpoint)
 
     def _oldest(self, releases: Sequence[KafkaCluster]) -> KafkaCluster:
-        """The release whose first metadata all nodes know."""
+        """The oldest release, whose bootstrap metadata all nodes support."""
         oldest = min(releases, key=_version)
         spec = f"kafka:{RELEASE_OF_THE_REFERENCE}"
         of_the_reference = KafkaCluster(spec, version=RELEASE_OF_THE_REFERENCE, nodes=1, folder=self.folder)
@@ -84,7 +86,7 @@ class MixedCluster(ClusterTarget):
         return of_the_reference
 
     def _refuse_older(self) -> None:
-        """Errors: WrongTarget where a release beside the reference does not serve what it is asked."""
+        """Errors: WrongTarget where a release beside the reference does not serve the reference's requests."""
         older = [
             each.spec
             for each in self.kinds
@@ -100,7 +102,8 @@ class MixedCluster(ClusterTarget):
         kind.prepare()
 
     def change_kind(self, node: int, kind: ClusterTarget, *, clean: bool) -> None:
-        """Serve a node's folder, as it is, by another kind from now on; `clean` says how the one of before ends.
+        """Serve a node's unchanged folder by another kind from now on. `clean` stops the present one cleanly; else it is
+        killed.
 
         Errors: TargetError; WrongTarget.
         """
@@ -131,7 +134,7 @@ class MixedCluster(ClusterTarget):
         return given
 
     def _has_older_peers(self) -> bool:
-        """Whether a release does not serve all that the reference asks its peers by default."""
+        """Whether a release does not serve all requests that the reference sends its peers by default."""
         return any(isinstance(each, KafkaCluster) and _version(each) < FIRST_LIKE_THE_REFERENCE for each in self.kinds)
 
     def is_broker(self, node: int) -> bool:

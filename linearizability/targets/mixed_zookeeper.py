@@ -2,8 +2,8 @@
 
     mixed:kafka-zk:3.9.2,reference-zk,kafka-zk:2.8.2        any of the three may be the controller
 
-Each broker has the properties of its kind. All have the inter-broker protocol that the oldest knows: that of 3.9, or of 2.8
-where a release before 3.9 is among them; the reference speaks these two, so none before 2.8 is beside it.
+Each broker has the properties of its kind. All use one inter-broker protocol: that of 3.9, or, with a release before 3.9,
+that of 2.8 or of an older release. The reference supports these two, so no release before 2.8 can be beside it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class MixedZooKeeperCluster(ByZooKeeper, MixedCluster):
         config: Mapping[str, str] | None = None,
         hosts: Sequence[Host] | None = None,
     ) -> None:
-        """`kinds` are clusters that are never opened, one a node. Errors: WrongTarget."""
+        """`kinds` has one cluster for each node, which is never opened. Errors: WrongTarget."""
         super().__init__(spec, kinds=kinds, roles=[Role.BOTH] * len(kinds), folder=folder, config=config, hosts=hosts)
         for kind in kinds:
             kind.zookeeper = self.zookeeper
 
     def _refuse_older(self) -> None:
-        """Errors: WrongTarget where a release beside the reference speaks only older inter-broker protocols."""
+        """Errors: WrongTarget where a release beside the reference supports only older inter-broker protocols."""
         older = [each.spec for each in self._releases if version_of(each.version) < FIRST_BESIDE_THE_REFERENCE]
         if older and any(isinstance(each, ZooKeeperReferenceCluster) for each in self.kinds):
             raise WrongTarget(
@@ -54,7 +54,7 @@ class MixedZooKeeperCluster(ByZooKeeper, MixedCluster):
 
     @property
     def _protocol(self) -> dict[str, str]:
-        """The setting that makes all brokers speak what the oldest does; none where each does so by default."""
+        """The setting of the oldest release's inter-broker protocol; empty where it is every broker's default."""
         oldest = min((version_of(each.version) for each in self._releases), default=LAST)
         return {} if oldest >= LAST else {PROTOCOL: ".".join(map(str, min(oldest, FIRST_BESIDE_THE_REFERENCE)))}
 

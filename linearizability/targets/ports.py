@@ -1,8 +1,8 @@
-"""Free ports that stay ours while a broker is down.
+"""Free ports that remain ours while a broker is down.
 
-Not those that the operating system gives for port 0: they are of the range from which it also takes the near ends of
-outgoing connections. While a broker is down and its clients try again and again, one of them would sooner or later take
-the broker's own port for its near end, and even connect to itself.
+Not ports that the operating system assigns for port 0: it takes the local ports of outgoing connections from the same range.
+While a broker is down, a client that reconnects would sooner or later get the broker's port as its local port, and even
+connect to itself.
 """
 
 import fcntl
@@ -16,13 +16,13 @@ from typing import BinaryIO
 
 LOWEST = 11_000
 BLOCK = 256
-"""Ports that one process keeps to itself: processes side by side draw from different blocks."""
+"""The number of ports that one process reserves: parallel processes use different blocks."""
 ATTEMPTS = 200
 
 
 class _Block:
-    """Ports that this process has locked against others of the same user, given one after the other: a port whose broker is
-    down is given again only when all others were."""
+    """Ports that this process has locked against others of the same user. They are used in turn, so that the port of a broker
+    that is down is reused only after all others."""
 
     def __init__(self, first: int, lock: BinaryIO) -> None:
         self._first, self._lock = first, lock
@@ -38,7 +38,8 @@ _block: _Block | None = None
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Different ports on which no process listens at the moment, below the range of outgoing connections."""
+    """Different ports that are free at present, below the range of outgoing connections. Errors: OSError where too few are
+    found."""
     highest = _first_outgoing_port() - 1
     block = _own_block(highest)
     draw = random.Random()
@@ -53,7 +54,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def _own_block(highest: int) -> _Block | None:
-    """The block of this process, which a child does not share; None where all are taken, or no lock can be had."""
+    """The block of this process, which a child does not share; None where all are locked, or no lock file can be created."""
     global _block
     if _block is None or _block.owner != os.getpid():
         _block = _lock_block(highest)
@@ -68,7 +69,7 @@ def _lock_block(highest: int) -> _Block | None:
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-                return None  # another user made it
+                return None  # another user created it
             lock = (folder / str(first)).open("ab")
         except OSError:
             return None

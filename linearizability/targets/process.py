@@ -1,4 +1,4 @@
-"""One process of a broker: started in a group of its own, on a leash, its output in a file; hurt by signals."""
+"""One process of a broker: started in its own group, under the watchdog, with its output in a file; hurt by signals."""
 
 import signal
 import subprocess
@@ -11,9 +11,9 @@ from linearizability.targets import leash
 from linearizability.targets.target import TargetError
 
 STOPPED_WITHIN_S = 2.0
-"""How long the threads of a frozen process may run on: each stops when it is next scheduled."""
+"""How long threads of a frozen process may still run: each stops when it is next scheduled."""
 GONE_WITHIN_S = 10.0
-"""How long a killed process may take to go; the kernel may be busy writing its memory."""
+"""How long a killed process may take to end; the kernel may be busy writing its memory."""
 
 
 class Process:
@@ -33,7 +33,7 @@ class Process:
 
     @property
     def pid(self) -> int | None:
-        """The pid while it runs, also frozen; None when it is down."""
+        """The pid while the process runs, also frozen; else None."""
         return self._child.pid if self._child is not None and self._child.poll() is None else None
 
     @property
@@ -41,7 +41,7 @@ class Process:
         return self.pid is not None
 
     def start(self) -> None:
-        """Start it, or start it again. Errors: TargetError when it runs already or cannot be started at all."""
+        """Start the process, or start it again. Errors: TargetError when it runs already or cannot be started."""
         if self.running:
             raise TargetError(f"{self.name} runs already")
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -61,17 +61,17 @@ class Process:
         self.starts += 1
 
     def kill(self) -> None:
-        """SIGKILL to its whole group; returns when it is gone."""
+        """Send SIGKILL to the whole group, and wait until the process is gone."""
         self._signal(signal.SIGKILL)
         self.wait(GONE_WITHIN_S)
 
     def terminate(self) -> None:
-        """SIGTERM, without waiting; a frozen process goes on, so that it can receive it."""
+        """Send SIGTERM without waiting. First resumes a frozen process, so that it receives the signal."""
         self._signal(signal.SIGCONT)
         self._signal(signal.SIGTERM)
 
     def stop(self, timeout_s: float) -> bool:
-        """SIGTERM, and SIGKILL when that is not enough in time. Returns whether it went in good order."""
+        """Send SIGTERM, and SIGKILL after `timeout_s`. Returns whether SIGTERM was enough."""
         self.terminate()
         in_order = self.wait(timeout_s)
         if not in_order:
@@ -79,7 +79,7 @@ class Process:
         return in_order
 
     def pause(self) -> None:
-        """SIGSTOP; returns when no thread of it runs any more. Errors: TargetError when it does not run."""
+        """Send SIGSTOP, and wait until no thread of the process runs. Errors: TargetError when it does not run."""
         self._require_running("paused")
         self._signal(signal.SIGSTOP)
         until = time.monotonic() + STOPPED_WITHIN_S
@@ -87,16 +87,16 @@ class Process:
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """SIGCONT. Errors: TargetError when it does not run."""
+        """Send SIGCONT. Errors: TargetError when the process does not run."""
         self._require_running("resumed")
         self._signal(signal.SIGCONT)
 
     def exit_code(self) -> int | None:
-        """How its last run ended; negative for a signal, None while it runs or before it was started."""
+        """The exit code of the last run; negative for a signal, None while the process runs or before its first start."""
         return self._child.poll() if self._child is not None else None
 
     def tail(self, lines: int = 15) -> str:
-        """The last lines that its present (or last) run logged."""
+        """The last log lines of the present (or last) run."""
         with suppress(OSError), self.log.open("rb") as file:
             file.seek(max(self._log_start, self.log.stat().st_size - 20_000))
             return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
@@ -107,7 +107,7 @@ class Process:
             leash.kill_group(self._child.pid, number)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for its end, and for that of all in its group. Returns whether it ended in time."""
+        """Wait for the end of the process, then kill the rest of its group. Returns whether it ended in time."""
         if self._child is None:
             return True
         try:
@@ -124,7 +124,7 @@ class Process:
 
 
 def _all_stopped(pid: int | None) -> bool:
-    """Whether every thread of the process is stopped, or gone; True where that cannot be seen."""
+    """Whether every thread of the process is stopped, or gone; True where that is unknown."""
     for entry in Path(f"/proc/{pid}/task").glob("*/stat"):
         with suppress(OSError):
             if entry.read_text().rpartition(")")[2].split()[0] not in "TtZX":

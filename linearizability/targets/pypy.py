@@ -1,12 +1,12 @@
-"""PyPy, which executes the reference several times as fast as CPython once it is warm: found on this machine, or fetched.
+"""PyPy, which runs the reference several times as fast as CPython once it is warm: found on this machine, or fetched.
 
-    pypy()                                       # a program that runs `-m tidegauge serve` and simulated runs
-    python -m linearizability.targets.pypy       # the same from a shell: get it, and print its path
+    pypy()                                       # the path of a program that runs `-m tidegauge serve` and simulated runs
+    python -m linearizability.targets.pypy       # the same from a shell: fetch it, and print its path
 
-The program is a small script in the cache. It starts a PyPy of Python 3.11: the one that TIDEGAUGE_PYPY names, else `pypy3` of
-PATH, else Debian's package, which apt fetches, verifies, and unpacks into the cache beside the libraries that it needs; no root
-is needed, and nothing of the machine changes. The packages that the reference needs there are pinned in `pypy_packages.txt`
-(`make lock`): the newest releases whose wheels for PyPy 7.3.19 can be loaded.
+The program is a small script in the cache. It starts a PyPy of Python 3.11: the one that TIDEGAUGE_PYPY names, else `pypy3`
+of PATH, else Debian's package, which apt fetches, verifies, and unpacks into the cache beside the libraries that it needs; it
+needs no root, and changes nothing else on the machine. The packages that the reference needs there are pinned in
+`pypy_packages.txt` (`make lock`): the newest releases whose wheels for PyPy 7.3.19 can be loaded.
 """
 
 import fcntl
@@ -29,9 +29,9 @@ ENVIRONMENT = {
     "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
     "PYPY_GC_NURSERY": "8MB", "PYPY_GC_MIN": "120MB", "PYPY_GC_INCREMENT_STEP": "1MB",
 }  # fmt: skip
-"""Where PyPy finds this project, and how it collects in a node: seldom, for what clients send is garbage soon, and in short
-steps, for requests wait meanwhile. Three nodes took 2,600 batches of 60 KB a second (p99 6 ms, 830 MB in memory); with PyPy's own
-settings 2,050 (16 ms, 600 MB)."""
+"""PyPy's path to this project, and its garbage collection in a node: seldom, because most objects are short-lived, and in
+short steps, because requests wait meanwhile. Three nodes took 2,600 batches of 60 KB a second (p99 6 ms, 830 MB in memory);
+with PyPy's own settings 2,050 (16 ms, 600 MB)."""
 PACKAGES = Path(__file__).with_name("pypy_packages.txt")
 NAMED_BY = "TIDEGAUGE_PYPY"
 WITHIN_S = 600
@@ -54,17 +54,17 @@ UNPACKED = """\
 exec "$here"/debian/usr/lib64/ld-linux-x86-64.so.2 --argv0 "$0" --library-path "$here/debian/usr/lib/x86_64-linux-gnu" \\
     "$here/debian/usr/bin/pypy3" "$@"
 """
-"""By the C library that it was built for, which may be newer than the machine's."""
+"""Runs PyPy with the C library that it was built for, which may be newer than the machine's."""
 
 VERSION = "import sys; print(sys.implementation.name, *sys.version_info[:2])"
 
 
 class PyPyMissing(TargetError):
-    """There is no PyPy here, and none can be fetched; the text says why, and what to do."""
+    """There is no PyPy here, and none can be fetched; the text has the reason and the remedy."""
 
 
 def pypy() -> Path:
-    """The program; what is missing is fetched first (a minute), and kept. Errors: PyPyMissing."""
+    """The path of the program. Fetches and caches the missing parts first (a minute). Errors: PyPyMissing."""
     own = _found_here()
     name = "debian" if own is None else hashlib.sha256(os.fsencode(own)).hexdigest()[:8]
     wanted = hashlib.sha256(PACKAGES.read_bytes()).hexdigest()[:8]
@@ -82,7 +82,7 @@ def pypy() -> Path:
 
 
 def _found_here() -> Path | None:
-    """The PyPy of this machine. Errors: PyPyMissing where the one that is named does not do."""
+    """The PyPy of this machine; None where there is none. Errors: PyPyMissing where TIDEGAUGE_PYPY names an unsuitable one."""
     named = os.environ.get(NAMED_BY)
     found = shutil.which(named or "pypy3")
     if found and _output([found, "-c", VERSION]).split() == ["pypy", "3", "11"]:
@@ -105,7 +105,7 @@ def _make(folder: Path, own: Path | None) -> None:
 
 
 def _unpack_debian(folder: Path) -> None:
-    """Have apt fetch PyPy and its libraries from the mirror that this machine uses. Errors: PyPyMissing."""
+    """Fetch PyPy and its libraries by apt from this machine's mirror, and unpack them. Errors: PyPyMissing."""
     mirror = _mirror()
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)
@@ -126,7 +126,7 @@ def _unpack_debian(folder: Path) -> None:
 
 
 def _mirror() -> str:
-    """Where this machine's Debian packages come from. Errors: PyPyMissing."""
+    """The URL of this machine's Debian mirror. Errors: PyPyMissing."""
     otherwise = f"install PyPy of Python 3.11, and name it by {NAMED_BY}"
     if os.uname().machine != "x86_64" or not all(map(shutil.which, ("apt-get", "dpkg-deb"))) or not KEYRING.exists():
         raise PyPyMissing(f"PyPy is fetched on Debian for x86_64 only: {otherwise}")
@@ -139,7 +139,7 @@ def _mirror() -> str:
 
 def _output(command: Sequence[str], folder: Path | None = None) -> str:
     """What a command prints. Errors: PyPyMissing."""
-    # LD_LIBRARY_PATH of the machine would not fit the other C library.
+    # The machine's LD_LIBRARY_PATH does not match the other C library.
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     try:
         done = subprocess.run(
@@ -154,7 +154,7 @@ def _output(command: Sequence[str], folder: Path | None = None) -> str:
 
 
 def main() -> int:
-    """Print the program's path; otherwise one line says what to do."""
+    """Print the program's path, or where there is none, the remedy."""
     try:
         print(pypy())
     except PyPyMissing as error:

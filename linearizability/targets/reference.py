@@ -16,7 +16,7 @@ FORMAT_TIMEOUT_S = 60
 
 
 def serve_command(member: Member, interpreter: str | Path = sys.executable) -> list[str | Path]:
-    """What starts a node of the reference, also in a cluster of another kind."""
+    """The command that starts a node of the reference, also in a mixed cluster."""
     return [interpreter, "-m", "tidegauge", "serve", member.properties_file]
 
 
@@ -24,11 +24,11 @@ class ReferenceCluster(ClusterTarget):
     """`reference[:NODES]`."""
 
     interpreter: str | Path = sys.executable
-    """What executes the nodes."""
+    """The interpreter of the nodes."""
 
     @property
     def several(self) -> bool:
-        """One node is light. Of clusters, and of Java's brokers, several at once would make each other late."""
+        """True for one node, which is light. Several clusters, or Java brokers, at once would delay each other."""
         return self.size == 1 and self.links is None
 
     def properties(self, member: Member) -> dict[str, str]:
@@ -56,7 +56,7 @@ class ReferenceCluster(ClusterTarget):
 
 
 class PyPyReferenceCluster(ReferenceCluster):
-    """`reference-pypy[:NODES]`: the same brokers, executed by PyPy, which is found or fetched."""
+    """`reference-pypy[:NODES]`: the same brokers, run by PyPy, which is found or fetched."""
 
     def prepare(self) -> None:
         self.interpreter = pypy()
@@ -78,6 +78,6 @@ class ZooKeeperReferenceCluster(ByZooKeeper, ReferenceCluster):
 
 
 ENVIRONMENT = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
-"""The broker has none, and the search for them reads what every installed distribution says of itself."""
+"""The broker uses no Pydantic plugins, and the search for them would read the metadata of every installed distribution."""
 TIDEGAUGE = (sys.executable, "-m", "tidegauge")
-"""The command line, in this very environment; where it is installed matters not."""
+"""The command line of this environment, independent of PATH."""

@@ -1,9 +1,9 @@
-"""The listener of a cluster that is started here, secured by one of Kafka's protocols for clients and between brokers.
+"""The listener, for clients and between brokers, of a cluster that the suite starts, secured by one of Kafka's protocols.
 
     open_target("kafka:4.3.1", folder=run_folder, protocol="SASL_SSL")
 
 A cluster gets one certificate, which names the addresses of its hosts, and one user with a password for PLAIN, both new at each
-start. The controllers' listener stays as it is: clients of brokers do not see it, and requirements secure it by themselves.
+start. The controller listener is unchanged: broker clients do not use it, and requirements secure it themselves.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from linearizability.targets.security.client_config import PROTOCOLS
 
 USER = "tidegauge"
 NAME = "SECURED"
-"""The listener's; in a plaintext cluster it is PLAINTEXT."""
+"""The listener's name; in a plaintext cluster it is PLAINTEXT."""
 PLAIN_MAP = "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _LASTS = datetime.timedelta(days=30)
 
 
 class SecuredListener:
-    """Its certificate and user; `properties` are the brokers', `client` are those of a client."""
+    """The listener's certificate and user. `properties` configures the brokers, `client` a client."""
 
     def __init__(self, protocol: str) -> None:
-        """Errors: WrongTarget where there is no such protocol."""
+        """Errors: WrongTarget for an unknown protocol."""
         if protocol not in PROTOCOLS:
             raise WrongTarget(f"{protocol!r} is no security protocol: {', '.join(PROTOCOLS)}")
         self.protocol = protocol
@@ -40,7 +40,7 @@ class SecuredListener:
         self._store: Path | None = None
 
     def issue(self, folder: Path, addresses: Collection[str]) -> None:
-        """Write the certificate, and the key for it, into files of this folder that only their owner reads."""
+        """Write the certificate, and the key into a file that only its owner can read, into this folder."""
         if self.has_tls:
             self._certificate = folder.resolve() / "trusted.pem"
             self._store = folder.resolve() / "listener.pem"
@@ -50,7 +50,7 @@ class SecuredListener:
             self._store.write_bytes(key + certificate)
 
     def properties(self, plain: Mapping[str, str]) -> dict[str, str]:
-        """The broker properties of a node whose listener for clients would be PLAINTEXT."""
+        """The broker properties of a secured node, from those of a plaintext one."""
         given = dict(plain)
         for name in ("listeners", "advertised.listeners"):
             given[name] = given[name].replace("PLAINTEXT://", f"{NAME}://")

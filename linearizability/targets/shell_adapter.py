@@ -1,14 +1,14 @@
-"""An adapter whose hooks are shell commands: for containers, remote machines, and whatever a script can start.
+"""An adapter whose hooks are shell commands: for containers, remote machines, and other brokers that a script can start.
 
     serve("my broker", nodes={1: ("127.0.0.1", 9092)}, commands={"start": "docker run -d --name b{node} …", "kill": "…"})
 
-Each command is run by `sh`, with `{node}`, `{host}`, `{port}` and `{folder}` filled in, and `prefix` before it (as
-`ssh {host}`), which gets it as one argument. A hook that has no command is not offered.
+`sh` runs each command, with `{node}`, `{host}`, `{port}` and `{folder}` replaced. A `prefix` (as `ssh {host}`) runs it
+instead, and gets it as one argument. A hook without a command is not offered.
 
 | command | what it does |
 | --- | --- |
 | start | starts a node with no data and returns; with `{config}`, the path of a file of broker properties, these are honoured |
-| remove | ends a node and takes away what it left; without it `stop`, or else `kill`, is used |
+| remove | ends a node and removes its data; without it `stop`, or else `kill`, is used |
 | stop, kill, restart, pause, resume | as in CONTRACT.md; `restart` must also start a node that is down, with its data |
 | logs | prints the node's log |
 """
@@ -31,7 +31,7 @@ LOOK_AGAIN_S = 0.2
 
 
 class Failed(Exception):
-    """A command could not do it; the sentence becomes the answer's `error`."""
+    """A command failed; the sentence becomes the response's `error`."""
 
 
 class ShellAdapter:
@@ -126,7 +126,7 @@ class ShellAdapter:
             time.sleep(LOOK_AGAIN_S)
 
     def end(self) -> None:
-        """End every node; one that cannot be ended does not keep the others from it."""
+        """End every node, also after a failure on one. Errors: Failed, with all failures."""
         command = next(name for name in ("remove", "stop", "kill") if name in self.commands)
         failures: list[str] = []
         for node in list(self.nodes):
@@ -140,7 +140,7 @@ class ShellAdapter:
 
 
 def serve(name: str, nodes: Mapping[int, tuple[str, int]], commands: Mapping[str, str], prefix: str = "") -> None:
-    """Answer requests until standard input ends; then end what was started."""
+    """Answer requests until standard input ends; then end all nodes."""
     adapter = ShellAdapter(name, nodes, commands, prefix)
     try:
         for line in sys.stdin:

@@ -1,7 +1,7 @@
-"""What every target has: addresses, nodes, and hooks by which it can be hurt.
+"""The interface of every target: addresses, nodes, and fault hooks.
 
-A *hook* is one way to hurt or inspect a node. A target lists those that it has; calling another raises `HookMissing`, and
-what needs it is skipped with that sentence, never passed.
+A *hook* is one way to hurt or inspect a node. A target lists its hooks. Calling another one raises `HookMissing`, and a
+requirement that needs it is skipped with that sentence, never passed.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ from linearizability.targets.wire import answers
 __all__ = ["HOOKS", "DiskError", "HookMissing", "Node", "Target", "TargetError", "WrongTarget"]
 
 DiskError = Literal["full", "broken"]
-"""What writes to a disk end with: ENOSPC, or EIO."""
+"""The error of writes to a disk: ENOSPC, or EIO."""
 
 HOOKS: dict[str, str] = {
     "kill": "end a node at once, as kill -9 does",
@@ -35,7 +35,7 @@ HOOKS: dict[str, str] = {
     "config": "start a node again with other broker properties",
     "logs": "give the files that a node logs into",
 }
-"""Hook -> what it does. `partition`, `power-loss` and `config` are the names of the contract; the methods have underscores."""
+"""Hook -> its effect. The names are those of the contract; the method names have underscores."""
 
 
 class HookMissing(TargetError):
@@ -60,56 +60,57 @@ class Node:
 
 
 class Target(ABC):
-    """A broker or a cluster that is judged. A context manager: it starts on entry and ends, with all it made, on exit."""
+    """A broker or a cluster under judgement. A context manager: starts on entry, ends and removes its data on exit."""
 
     spec: str = ""
-    """The text that named it, as `kafka:4.3.1:3`."""
+    """The specification of the target, as `kafka:4.3.1:3`."""
     hooks: Collection[str] = ()
-    """The hooks that it offers."""
+    """The hooks of the target."""
     unknown_config: Collection[str] = ()
-    """Broker properties that were given and that the target does not promise to honour: whether they are in force can
-    only be seen (DescribeConfigs, or their effect)."""
+    """Given broker properties that the target does not promise to honour. Only DescribeConfigs, or their effect, shows
+    whether they are in force."""
     addresses: AddressMap = AddressMap()
-    """Where advertised addresses are reached from here; `nodes` are reachable ones already."""
+    """Advertised address -> reachable address. `nodes` already has reachable ones."""
     security: ClientSecurity | None = None
-    """How connections to its listeners are secured; None: they are not."""
+    """The security of connections to its listeners; None for plaintext."""
     coordinator: int | None = None
-    """The number by which `partition` knows the server that coordinates the nodes and is none of them (ZooKeeper)."""
+    """The number in `partition` of the server that coordinates the nodes and is none of them (ZooKeeper)."""
     tunnels: Tunnels | None = None
-    """While it is open and secured: what leads to its listeners. `nodes` and `addresses` are those of the tunnels then."""
+    """The tunnels to its listeners while it is open and secured. `nodes` and `addresses` are then those of the tunnels."""
     unreachable: Mapping[int, str] = {}
-    """Nodes that cannot be reached from here, each with one line that says what was tried and what to do."""
+    """Nodes that this machine cannot reach -> one line with the attempted address and the remedy."""
 
     keep_data: bool = False
-    """Whether the nodes' data stays in the run's folder when it is closed; their logs and properties always do."""
+    """Whether `close` keeps the nodes' data in the run's folder. Their logs and properties always remain."""
 
     @property
     def several(self) -> bool:
-        """Whether it may be opened again, in another folder, while it is open: nothing on this machine is its own alone, and
-        it is light enough not to be late beside others."""
+        """Whether several instances can be open at once, in different folders: it needs no exclusive resource of this
+        machine, and is light enough not to be delayed by the others."""
         return False
 
     @abstractmethod
     def open(self) -> None:
-        """Start it and wait until it answers. Errors: TargetError, with the end of its log."""
+        """Start the target, and wait until it answers. Errors: TargetError, with the end of its log."""
 
     @abstractmethod
     def close(self) -> None:
-        """End it and remove what it made, except what lies in the run's folder. Never raises, may be called twice."""
+        """End the target and remove its files, except logs and properties in the run's folder. Never raises, may be called
+        twice."""
 
     @property
     @abstractmethod
     def nodes(self) -> Sequence[Node]:
-        """All its nodes, also those that are down."""
+        """All broker nodes, also those that are down."""
 
     @property
     def controllers(self) -> Sequence[Node]:
-        """The listeners of its controllers, where they are known and are not those for clients."""
+        """The controllers' listeners, where they are known and differ from those for clients."""
         return ()
 
     @property
     def controllers_alone(self) -> Sequence[Node]:
-        """Nodes that are controllers and no brokers, by the listeners of their controllers; `nodes` are the others."""
+        """Nodes that are only controllers, with their controller listeners; `nodes` are the others."""
         return ()
 
     @property
@@ -119,11 +120,11 @@ class Target(ABC):
 
     @property
     def software(self) -> str:
-        """The name and version of what is judged, where the target says them."""
+        """The name and version of the software under judgement, where the target reports them."""
         return ""
 
     def describe(self) -> dict[str, Any]:
-        """What a result folder should say of it. No secret."""
+        """The facts about the target for a result folder, without secrets."""
         return {
             "spec": self.spec,
             "bootstrap": self.bootstrap,
@@ -144,15 +145,15 @@ class Target(ABC):
         return None
 
     def kill(self, node: int) -> None:
-        """End the node at once; returns when it is gone."""
+        """Kill the node; returns when it is gone."""
         raise HookMissing(self.spec, "kill")
 
     def stop(self, node: int) -> None:
-        """End the node in good order; returns when it is gone."""
+        """Shut the node down cleanly; returns when it is gone."""
         raise HookMissing(self.spec, "stop")
 
     def restart(self, node: int, *, wait: bool = True) -> None:
-        """Start the node again; one that runs is stopped first. Returns when it answers.
+        """Restart the node; one that runs is stopped first. Returns when it answers.
 
         Without `wait` it may still be starting, or waiting for others that are down, where the target can do that.
         """
@@ -163,7 +164,7 @@ class Target(ABC):
         raise HookMissing(self.spec, "pause")
 
     def resume(self, node: int) -> None:
-        """Let a frozen node go on."""
+        """Resume a frozen node."""
         raise HookMissing(self.spec, "resume")
 
     def partition(self, groups: Sequence[Collection[int]]) -> None:
@@ -171,38 +172,38 @@ class Target(ABC):
         raise HookMissing(self.spec, "partition")
 
     def heal(self) -> None:
-        """Join the network again."""
+        """Heal the network between the nodes."""
         raise HookMissing(self.spec, "heal")
 
     def power_loss(self, nodes: Collection[int], kept: float = 0.0, *, journaled: bool = False) -> None:
-        """End these nodes in one moment, and take the bytes that they have not yet fsynced.
+        """Kill these nodes at once, and discard the bytes that they have not fsynced.
 
-        A target that can do so leaves a share of what was appended, as a disk that was in the midst of it; and with
-        `journaled` no truncation comes undone, as on a file system with a journal.
+        Where the target supports it, a share `kept` of the appended bytes remains, as after an unfinished flush; and with
+        `journaled` no truncation is undone, as on a file system with a journal.
         """
         raise HookMissing(self.spec, "power-loss")
 
     def disk(self, node: int, error: DiskError | None, bytes_left: int = 0) -> None:
-        """Let the node's writes fail, a full disk's after so many bytes; None mends the disk."""
+        """Make the node's writes fail, on a full disk after `bytes_left` bytes; None repairs the disk."""
         raise HookMissing(self.spec, "disk")
 
     def clock(self, node: int, seconds: float) -> None:
-        """Let the node's wall clock be off by so much; 0 puts it right."""
+        """Shift the node's wall clock by `seconds`; 0 corrects it."""
         raise HookMissing(self.spec, "clock")
 
     def config(self, node: int, changes: Mapping[str, str]) -> None:
-        """Start the node again with changed broker properties; returns when it answers."""
+        """Restart the node with changed broker properties; returns when it answers."""
         raise HookMissing(self.spec, "config")
 
     def logs(self, node: int) -> list[Path]:
-        """The files that the node logs into."""
+        """The log files of the node."""
         raise HookMissing(self.spec, "logs")
 
     def revive(self) -> None:
-        """Bring back what died by itself, so that a run can go on; returns when every node answers.
+        """Restart nodes that ended by themselves, so that a run can continue; returns when every node answers.
 
-        Nodes are started again where the target can do that, else all of it is, without its data. Addresses may be new:
-        read `nodes` again. Errors: TargetError where it does not come back.
+        Restarts single nodes where the target has the hook, else the whole target, without its data. Addresses may change:
+        read `nodes` again. Errors: TargetError where that fails.
         """
         if "restart" not in self.hooks:
             self.close()
@@ -213,7 +214,7 @@ class Target(ABC):
                 self.restart(node.id)
 
     def require(self, *hooks: str) -> None:
-        """Errors: HookMissing for the first that it does not offer."""
+        """Errors: HookMissing for the first hook that the target does not offer."""
         for hook in hooks:
             if hook not in self.hooks:
                 raise HookMissing(self.spec, hook)

@@ -1,8 +1,8 @@
-"""Runs as a process of its own, started by `leash`: ends what its master started when the master is gone.
+"""A separate process, started by `leash`: kills the processes of its owner when the owner has ended.
 
-Reads lines from standard input, `+PID` and `-PID`, until the input ends. The operating system closes it whenever the master
-ends, by SIGKILL too. Then every process group that is still listed is killed. Uses nothing but the standard library,
-because it starts before and outlives everything else.
+Reads lines from standard input, `+PID` and `-PID`, until the input ends. The operating system closes it when the owner ends,
+also by SIGKILL. Then every process group that is still listed is killed. Uses only the standard library, because it starts
+before all other processes and outlives them.
 """
 
 import os
@@ -21,7 +21,7 @@ def start_time(pid: int) -> str:
 
 
 def watch() -> None:
-    """Keep the list, and kill what is on it in the end."""
+    """Keep the list of processes, and kill the listed ones at the end of the input."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     leashed: dict[int, str] = {}
@@ -33,7 +33,7 @@ def watch() -> None:
             leashed.pop(pid, None)
     for pid, born in leashed.items():
         now = start_time(pid)
-        if now in ("", born):  # a group may outlive its leader, and keeps the number taken
+        if now in ("", born):  # a group may outlive its leader, and keeps the pid reserved
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
 

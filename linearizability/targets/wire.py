@@ -1,9 +1,9 @@
-"""A small client that says one request after another, blocking, with a deadline: for readiness and for looking at nodes.
+"""A small blocking client that sends one request after another, with a time limit: to check and inspect nodes.
 
     with Wire.connect("127.0.0.1", 9092, timeout_s=5) as wire:
         metadata = wire.call(MetadataRequest(topics=None))
 
-It speaks each API in the highest version that both sides know, unless one is given.
+By default it uses the highest version of each API that both sides support.
 """
 
 import itertools
@@ -28,17 +28,17 @@ CLIENT_ID = "tidegauge"
 MAX_RESPONSE_BYTES = 256 << 20
 FIRST_FLEXIBLE = 3
 NEWER = range(FIRST_FLEXIBLE, ApiVersionsRequest.VERSIONS.highest + 1)
-"""The versions of ApiVersions that are asked where v0 has no readable answer."""
+"""The versions of ApiVersions to try where v0 has no readable response."""
 NAMED = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
-"""What ApiVersions is asked from its first flexible version on, which must name the client (KIP-511)."""
+"""The ApiVersions request from its first flexible version on, which must name the client (KIP-511)."""
 
 
 BEFORE_VERSIONS = {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0), 8: (0, 1), 9: (0, 1), 10: (0, 0)}
-"""What Kafka serves that closes the connection when it is asked for its versions (0.8.2; KIP-35 came with 0.10)."""
+"""The versions of a Kafka that closes the connection on ApiVersions (0.8.2; KIP-35 came with 0.10)."""
 
 
 class WireError(Exception):
-    """No connection, no answer in time, or an answer that cannot be read."""
+    """No connection, no response in time, or a response that cannot be decoded."""
 
 
 class WireClosed(WireError):
@@ -46,7 +46,7 @@ class WireClosed(WireError):
 
 
 class Wire:
-    """One connection."""
+    """One connection to a broker."""
 
     def __init__(self, connection: socket.socket, timeout_s: float) -> None:
         self._socket = connection
@@ -55,11 +55,11 @@ class Wire:
         self._numbers = itertools.count(1)
         self._versions: dict[int, tuple[int, int]] | None = None
         self.reports_versions = True
-        """False once the broker has been found to be older than ApiVersions."""
+        """False once the broker has proved to be older than ApiVersions."""
 
     @classmethod
     def connect(cls, host: str, port: int, *, timeout_s: float = 10.0) -> Self:
-        """Errors: WireError."""
+        """Connect to a broker. Errors: WireError."""
         try:
             connection = socket.create_connection((host, port), timeout=timeout_s)
         except UNREACHABLE as error:
@@ -71,7 +71,7 @@ class Wire:
         return cls(connection, timeout_s)
 
     def call(self, request: Message, version: int | None = None, *, timeout_s: float | None = None) -> Any:
-        """Say it and read the answer. Errors: WireError; ValueError when no version is known to both sides."""
+        """Send a request and return its response. Errors: WireError; ValueError when both sides have no version in common."""
         key = request.KEY
         chosen = self.version_of(type(request)) if version is None else version
         number = next(self._numbers)
@@ -91,7 +91,7 @@ class Wire:
         return answer
 
     def version_of(self, request: type[Message]) -> int:
-        """The highest version that both sides know. Errors: ValueError where there is none; WireError."""
+        """The highest version that both sides support. Errors: ValueError where there is none; WireError."""
         lowest, highest = self.versions().get(request.KEY, (0, -1))
         chosen = min(highest, request.VERSIONS.highest)
         if chosen < max(lowest, request.VERSIONS.lowest):
@@ -101,7 +101,7 @@ class Wire:
         return chosen
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """What the broker advertises: API key -> lowest and highest version. Errors: WireError."""
+        """The broker's advertised versions: API key -> lowest and highest. Errors: WireError."""
         if self._versions is None:
             try:
                 self._versions = self._advertised(0)
@@ -118,9 +118,9 @@ class Wire:
         return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def _versions_otherwise(self, error: WireError) -> dict[int, tuple[int, int]]:
-        """The same of a broker that has no readable answer to v0, on a new connection. Errors: the given one.
+        """The versions of a broker without a readable response to v0, over new connections. Errors: the given one.
 
-        Some brokers answer in the newer layouts alone. One that closes may be older than ApiVersions.
+        Some brokers support only newer versions of ApiVersions. One that closes the connection may be older than ApiVersions.
         """
         ways = [self._versions_of_old] if isinstance(error, WireClosed) else []
         for way in [*ways, *(partial(self._advertised, version) for version in NEWER)]:
@@ -135,7 +135,7 @@ class Wire:
             self._socket = Wire.connect(host, port, timeout_s=self._timeout_s)._socket
 
     def _versions_of_old(self) -> dict[int, tuple[int, int]]:
-        """The same of a broker that closes at ApiVersions, but answers Metadata v0. Errors: WireError."""
+        """The versions of a broker that closes the connection on ApiVersions, but answers Metadata v0. Errors: WireError."""
         self.call(MetadataRequest(topics=[]), 0)
         self.reports_versions = False
         return BEFORE_VERSIONS
@@ -166,7 +166,7 @@ class Wire:
 
 
 def answers(host: str, port: int, *, timeout_s: float = 2.0) -> bool:
-    """Whether a broker at the address says which versions it serves, or is known to be older than that question."""
+    """Whether a broker at the address reports its versions, or proves to be older than ApiVersions."""
     return not silence(host, port, timeout_s=timeout_s)
 
 
@@ -188,9 +188,9 @@ def known_brokers(host: str, port: int, *, timeout_s: float = 2.0) -> set[int]:
 
 
 def listed_brokers(host: str, port: int, *, timeout_s: float = 10.0) -> list[Any]:
-    """The brokers that this one lists in Metadata. Errors: WireError; ValueError where no version is known to both.
+    """The brokers that this one lists in Metadata. Errors: WireError; ValueError where both sides have no version in common.
 
-    In the lowest version that can ask for no topics: strangers get the newer ones wrong.
+    Uses the lowest version that can request no topics, because some other brokers fail in newer ones.
     """
     with Wire.connect(host, port, timeout_s=timeout_s) as wire:
         lowest, highest = wire.versions().get(MetadataRequest.KEY, (0, -1))
@@ -208,7 +208,7 @@ def listed_brokers(host: str, port: int, *, timeout_s: float = 10.0) -> list[Any
 
 
 def announced(size: int) -> str:
-    """What the four bytes are that should be an answer's size, and cannot be."""
+    """An explanation of four bytes that should be a response's size, and cannot be."""
     first = size.to_bytes(4, "big", signed=True)
     if first == b"HTTP":
         return "an HTTP server answers, and no broker"

@@ -1,4 +1,4 @@
-"""One ZooKeeper server beside a cluster's brokers: what coordinated them before KRaft; and clusters that have one."""
+"""One ZooKeeper server, which coordinates brokers without KRaft; and clusters that use one."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from linearizability.targets.process import Process
 from linearizability.targets.target import Node, TargetError
 
 ZOOKEEPER_OF = "3.9.2"
-"""The Kafka release whose ZooKeeper is started: the last that has one."""
+"""The Kafka release whose ZooKeeper is started: the last one that includes it."""
 TICK_MS = 500
-"""ZooKeeper's unit: sessions last at least 2 of it."""
+"""ZooKeeper's tick; sessions last at least 2 ticks."""
 SESSION_TIMEOUT_MS = 3_000
-"""How long a silent broker stays registered, unless the configuration says otherwise."""
+"""How long a silent broker stays registered, by default."""
 SESSION_TIMEOUT = "broker.session.timeout.ms"
-"""KRaft's name of it. A release that has ZooKeeper's name alone would ignore this one in silence."""
+"""KRaft's name of this timeout. A release that has only ZooKeeper's name would silently ignore this one."""
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
 
 
 class ZooKeeper:
-    """A server of its own process and data folder. `jars` are those of a Kafka release that brings ZooKeeper along."""
+    """A server with its own process and data folder."""
 
     def __init__(self, name: str, host: Host, session_timeout_ms: int) -> None:
         self.name = name
@@ -45,7 +45,7 @@ class ZooKeeper:
         self.session_timeout_ms = session_timeout_ms
         self.port = 0
         self.given = ""
-        """HOST:PORT,.../CHROOT of a ZooKeeper that runs already: then no server is started."""
+        """HOST:PORT,.../CHROOT of a ZooKeeper that runs already; then no server is started."""
         self.process: Process | None = None
         self._data = Path()
 
@@ -79,7 +79,7 @@ class ZooKeeper:
         self.process.command = [str(part) for part in command]
 
     def start(self) -> None:
-        """Start it, if it does not run, and wait until it listens. Errors: TargetError with the end of its log."""
+        """Start the server, if it does not run, and wait until it listens. Errors: TargetError with the end of its log."""
         assert self.process is not None
         if not self.process.running:
             self.process.start()
@@ -104,10 +104,7 @@ class ZooKeeper:
 
 
 def zookeeper_program() -> tuple[Sequence[Path], Sequence[str]]:
-    """The jars of the last Kafka release that brings a ZooKeeper, and the options that make its output its log.
-
-    Errors: TargetError.
-    """
+    """The jars of the last Kafka release with ZooKeeper, and the options that make it log to its output. Errors: TargetError."""
     try:
         ensure_java()
         return kafka_jars(ZOOKEEPER_OF), [f"-Dlog4j.configuration=file:{Path(__file__).with_name('log4j.properties')}"]
@@ -116,10 +113,10 @@ def zookeeper_program() -> tuple[Sequence[Path], Sequence[str]]:
 
 
 class ByZooKeeper(ClusterTarget):
-    """A cluster whose brokers a ZooKeeper coordinates; the server starts first and ends last."""
+    """A cluster that ZooKeeper coordinates; its server starts first and ends last."""
 
     def __init__(self, spec: str, **given: Any) -> None:
-        """As for the kind of broker. Where there is a host more than nodes, ZooKeeper runs on it."""
+        """Arguments as for the kind of broker. ZooKeeper runs on the host after the nodes' hosts, where there is one."""
         super().__init__(spec, **given)
         timeout_ms = int(self.given.get(SESSION_TIMEOUT, SESSION_TIMEOUT_MS))
         host = Host()
@@ -137,7 +134,8 @@ class ByZooKeeper(ClusterTarget):
         return ()
 
     def zookeeper_properties(self, member: Member) -> dict[str, str]:
-        """Unclean elections were allowed until 0.11 (KIP-106), and topics could not be deleted before 1.0 (KAFKA-5384)."""
+        """The properties of every broker. By default unclean elections were allowed before 0.11 (KIP-106), and topics could
+        not be deleted before 1.0 (KAFKA-5384)."""
         return {
             "broker.id": str(member.node.id),
             "zookeeper.connect": self.zookeeper.address,
@@ -150,10 +148,10 @@ class ByZooKeeper(ClusterTarget):
 
     @abstractmethod
     def zookeeper_command(self) -> tuple[Sequence[Path], Sequence[str]]:
-        """The jars of a Kafka release that has ZooKeeper, and the options that make its output its log. Errors: TargetError."""
+        """The jars of a Kafka release with ZooKeeper, and the options that make it log to its output. Errors: TargetError."""
 
     def gives_up(self, node: int) -> bool:
-        """Whether a broker that finds itself still registered ends, as Kafka does."""
+        """Whether a broker ends when its earlier registration still exists, as Kafka does."""
         return False
 
     def kill(self, node: int) -> None:
@@ -161,14 +159,14 @@ class ByZooKeeper(ClusterTarget):
         self.killed_at[node] = time.monotonic()
 
     def restart(self, node: int, *, wait: bool = True) -> None:
-        """Start it again; a broker that would give up, not before its old session is over."""
+        """Restart the node. For a broker with `gives_up`, first waits until its earlier session has expired."""
         if self.gives_up(node):
             since_kill_s = time.monotonic() - self.killed_at.get(node, 0)
             time.sleep(max(0.0, (self.zookeeper.session_timeout_ms + 2 * TICK_MS) / 1000 - since_kill_s))
         super().restart(node, wait=wait)
 
     def format(self, member: Member) -> None:
-        """Such a broker makes its own folder."""
+        """Do nothing: such a broker formats its own folder."""
 
     def lay_out(self, home: Path) -> None:
         if not self.zookeeper.given:

@@ -1,4 +1,4 @@
-"""Apache Kafka of the years before KRaft: the same nodes, beside a ZooKeeper."""
+"""Apache Kafka with ZooKeeper, from before KRaft."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,15 +8,15 @@ from linearizability.targets.kafka import SMALL_BROKER, KafkaCluster
 from linearizability.targets.zookeeper import ByZooKeeper
 
 FIRST_WITHOUT = (3, 3)
-"""From this release on a node is started in KRaft mode: the first that Kafka calls fit for use (KIP-833)."""
+"""The first release that is started in KRaft mode: the first whose KRaft is ready for production (KIP-833)."""
 FIRST_WITH_LISTENERS = (0, 9)
-"""Before this release a broker is given a host and a port."""
+"""The first release with `listeners`; before, a broker has a host name and a port."""
 FIRST_WITH_CREATION = (0, 10, 1)
-"""Before this release no client can make a topic (KIP-4)."""
+"""The first release in which a client can create a topic (KIP-4)."""
 
 
 def version_of(release: str, numbers: int = 2) -> tuple[int, ...]:
-    """The first numbers of a release."""
+    """The first `numbers` numbers of a release."""
     return tuple(int(part) for part in release.split(".")[:numbers])
 
 
@@ -40,7 +40,7 @@ class ZooKeeperKafkaCluster(ByZooKeeper, KafkaCluster):
         return self.jars, self.logging()
 
     def _await_acquaintance(self) -> None:
-        """Before 0.9 brokers name each other only once there is a topic."""
+        """Wait until the brokers report each other; not before 0.9, where they do so only once there is a topic."""
         if version_of(self.version) >= FIRST_WITH_LISTENERS:
             super()._await_acquaintance()
 

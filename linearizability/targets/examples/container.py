@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An adapter for a broker in containers (docker, or podman by its name): change IMAGE and `start` to what yours needs.
+"""An adapter for a broker in containers (docker, or podman in DOCKER): change IMAGE and `start` for your broker.
 
 tidegauge adapter check ./container.py
 tidegauge run --target exec:./container.py

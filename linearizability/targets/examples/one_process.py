@@ -4,8 +4,8 @@
     tidegauge run  --target exec:./one_process.py
     tidegauge hunt --target "exec:./one_process.py my-broker --listen 127.0.0.1:{port} --data {data}"
 
-Without arguments it runs this project's own broker. Requests come in on standard input, one JSON object a line; answers go
-to standard output; whatever else is to be said goes to standard error, which ends up in the run's folder.
+Without arguments it runs this project's own broker. It reads requests from standard input, one JSON object a line, and writes
+responses to standard output. Other messages go to standard error, which is logged in the run's folder.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ START_WITHIN_S = 110
 
 
 class Failed(Exception):
-    """The hook could not be done; the sentence becomes the answer's `error`."""
+    """The hook failed; the sentence becomes the response's `error`."""
 
 
 class Broker:
@@ -70,7 +70,7 @@ class Broker:
 
 
 def command(port, folder, config):
-    """What runs the broker: the arguments given to this adapter, or this project's own broker."""
+    """The command of the broker: this adapter's arguments, or else this project's own broker."""
     if len(sys.argv) > 1:
         return [part.format(port=port, data=folder / "data") for part in sys.argv[1:]]
     properties = {
@@ -91,8 +91,8 @@ def command(port, folder, config):
 
 
 def free_port():
-    """A port below those that outgoing connections take: it must stay free while the broker is down. From 11000 on tidegauge
-    gives ports to brokers that it starts by itself."""
+    """A free port below the range of outgoing connections, so that it remains free while the broker is down. tidegauge uses
+    ports from 11000 on for the brokers that it starts itself."""
     for port in range(6000 + os.getpid() * 7 % 4500, 10998, 3):
         if not listens(port) and not listens(port + 1):
             return port
@@ -131,7 +131,7 @@ def answer(broker, request):
 
 
 def main():
-    """Answer until standard input ends; then end what was started."""
+    """Answer requests until standard input ends; then end the broker."""
     broker = Broker()
     try:
         for line in sys.stdin:

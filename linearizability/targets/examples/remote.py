@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""An adapter for a cluster on other machines: each hook is a command that ssh carries there. Change what is in capitals.
+"""An adapter for a cluster on other machines: each hook is a command that runs there by ssh. Change the constants.
 
     tidegauge adapter check ./remote.py
     tidegauge run --target exec:./remote.py
 
-The nodes' addresses must be those that the brokers advertise; where they lead nowhere from here, `--map` says where they do.
+The nodes' addresses must be those that the brokers advertise; `--map` translates those that this machine cannot reach.
 """
 
 import json

@@ -21,7 +21,7 @@ TEST_WITHIN_S = 20
 
 
 def obstacle() -> str:
-    """Why there is no interposer here; empty where there is one, which is compiled then."""
+    """Why this machine has no interposer; empty where it has one. Compiles it."""
     if not sys.platform.startswith("linux") or struct.calcsize("P") != POINTER_BYTES:
         return "disks and clocks are interposed on 64-bit Linux only"
     try:
@@ -32,17 +32,17 @@ def obstacle() -> str:
 
 
 def library() -> Path:
-    """The shared object, compiled where it is not yet. Errors: TargetError, which says what to install."""
+    """The shared object, compiled on first use. Errors: TargetError, which names the packages to install."""
     compiler = _compiler()
     name = hashlib.sha256(SOURCE.read_bytes() + compiler.encode()).hexdigest()[:16]
     built = cache_folder().parent / "interposer" / f"{name}.so"
     if not built.is_file():
         built.parent.mkdir(parents=True, exist_ok=True)
-        # Several runs may come here at once, each of them process 1 in a namespace of its own.
+        # Several runs may compile at once, each as process 1 of its own pid namespace.
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:
             unfinished = Path(folder) / built.name
             _run([compiler, *OPTIONS, "-o", str(unfinished), str(SOURCE)], COMPILED_WITHIN_S)
-            # A library that cannot be loaded is skipped by the loader with a complaint, and would act on no process.
+            # The loader only warns about a library that it cannot load; the faults would then have no effect.
             complaint = _run([sys.executable, "-c", ""], TEST_WITHIN_S, {"LD_PRELOAD": str(unfinished)})
             if complaint:
                 raise TargetError(f"the interposer cannot be loaded: {complaint}")
@@ -62,7 +62,7 @@ def _compiler() -> str:
 
 
 def _run(command: list[str], within_s: float, environment: dict[str, str] | None = None) -> str:
-    """What the command complained of. Errors: TargetError when it failed."""
+    """The command's standard error. Errors: TargetError when the command failed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=within_s, check=False, env=os.environ | (environment or {})

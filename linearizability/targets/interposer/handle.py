@@ -1,4 +1,4 @@
-"""One node's interposer: what it obeys and what it has written down lie in one mapped file, beside the node's data."""
+"""One node's interposer: its settings and its records are in one mapped file, beside the node's data."""
 
 import errno
 import mmap
@@ -13,25 +13,25 @@ from linearizability.targets.interposer.building import library
 from linearizability.targets.target import DiskError
 
 HEADER = struct.Struct("=qqqq32x")
-"""Clock offset (ns), what writes end with, bytes that may still be written, loads. `struct state` in interposer.c."""
+"""Clock offset (ns), error of writes, bytes that may still be written, loads. `struct state` in interposer.c."""
 FILE = struct.Struct("=Qqqq")
-"""Inode, durable length, whether the durable bytes lie in a copy, what it was cut to. `struct file` in interposer.c."""
+"""Inode, durable length, whether a copy has the durable bytes, length of the last truncation. `struct file` in interposer.c."""
 UNCUT = -1
 WORD = struct.Struct("=q")
 FILES = 65536
 NANOSECONDS = 1_000_000_000
 SPLITS = re.compile(r"[:\s]")
-"""Where the loader parts LD_PRELOAD: a library at such a path is never loaded."""
+"""The separators of LD_PRELOAD: the loader never loads a library with one of them in its path."""
 CHUNK_BYTES = 4096
 
 ERRORS: dict[DiskError, int] = {"full": errno.ENOSPC, "broken": errno.EIO}
 
 
 class Interposer:
-    """What stands between one node and its disk and clock. It outlives the node's process, as a disk does."""
+    """The interposer between one node and its disk and clock. It survives the node's process, as a disk does."""
 
     def __init__(self, folder: Path, data: Path) -> None:
-        """`folder` is made again; `data` is the node's data folder, formatted or yet to be."""
+        """Create `folder` afresh. `data` is the node's data folder, which may not be formatted yet."""
         self.folder = folder
         self.data = data
         self.path = folder / "state"
@@ -42,14 +42,14 @@ class Interposer:
         if SPLITS.search(str(self.library)):
             self.library = library()
         else:
-            shutil.copyfile(library(), self.library)  # a container sees the run's folder, and not the cache
+            shutil.copyfile(library(), self.library)  # a container has the run's folder mounted, but not the cache
         with self.path.open("wb") as file:
             file.truncate(HEADER.size + FILES * FILE.size)
         with self.path.open("r+b") as file:
             self._state = mmap.mmap(file.fileno(), 0)
 
     def environment(self) -> dict[str, str]:
-        """What a process must have in its environment in order to be interposed."""
+        """The environment variables that make a process load the library."""
         return {
             "LD_PRELOAD": ":".join(filter(None, (str(self.library), os.environ.get("LD_PRELOAD", "")))),
             "TIDEGAUGE_INTERPOSER": str(self.path),
@@ -58,26 +58,28 @@ class Interposer:
 
     @property
     def loads(self) -> int:
-        """How many programs have loaded the library and found this file."""
+        """The number of programs that have loaded the library with this file."""
         return HEADER.unpack_from(self._state)[3]
 
     def set_clock(self, seconds: float) -> None:
-        """Let the node's wall clock be off by so much, from now on; 0 sets it right."""
+        """Shift the node's wall clock by `seconds` from now on; 0 corrects it."""
         WORD.pack_into(self._state, 0, int(seconds * NANOSECONDS))
 
     def break_disk(self, error: DiskError, bytes_left: int = 0) -> None:
-        """Let writes below the data folder fail; a full disk takes `bytes_left` more, and may tear a write there."""
+        """Make writes below the data folder fail. A full disk accepts `bytes_left` more bytes, and may tear the write at that
+        point."""
         WORD.pack_into(self._state, 2 * WORD.size, bytes_left)
         WORD.pack_into(self._state, WORD.size, ERRORS[error])
 
     def mend_disk(self) -> None:
-        """Let the disk work again."""
+        """Make writes succeed again."""
         WORD.pack_into(self._state, WORD.size, 0)
 
     def lose_power(self, kept: float = 0.0, *, journaled: bool = False) -> int:
-        """Take what the ended process had not made durable, but for a share of what was appended; gives the bytes taken.
+        """Discard the bytes that the ended process had not made durable, except a share `kept` of the appended ones. Returns
+        their number.
 
-        Only while the process is down. A torn write is what a share in the midst of a record batch leaves. Truncations come
+        Call only while the process is down. A share that ends inside a record batch leaves a torn write. Truncations are
         undone, as POSIX allows; not with `journaled`, as on a file system that writes them before all later flushes.
         """
         files = dict(self._files())
@@ -104,9 +106,10 @@ class Interposer:
 
     @staticmethod
     def _roll_back(path: Path, durable: int, copy: Path | None, kept: float) -> int:
-        """Give a file its durable bytes; gives how many it had beyond them, or differently.
+        """Restore a file's durable bytes. Returns the number of bytes that were beyond them or differed.
 
-        Bytes that were written again as they were (a recovery does that) change nothing; others are taken with all behind them.
+        A rewrite of the same bytes, as by a recovery, changes nothing. A rewrite of other bytes is undone, and discards all
+        bytes after the copy.
         """
         size = path.stat().st_size
         if copy is not None and _begins_alike(path, copy):
@@ -119,7 +122,7 @@ class Interposer:
 
 
 def _begins_alike(path: Path, copy: Path) -> bool:
-    """Whether a file begins with the bytes of its copy."""
+    """Whether the copy's bytes are a prefix of the file's."""
     if path.stat().st_size < copy.stat().st_size:
         return False
     with path.open("rb") as one, copy.open("rb") as other:
@@ -130,7 +133,7 @@ def _begins_alike(path: Path, copy: Path) -> bool:
 
 
 def _write_over(path: Path, copy: Path) -> int:
-    """Give a file the bytes of its copy, whose holes stay holes; gives how many chunks' bytes were others."""
+    """Overwrite a file with its copy, and preserve holes. Returns the number of bytes in chunks that differed."""
     changed = 0
     os.truncate(path, copy.stat().st_size)
     with path.open("r+b") as to, copy.open("rb") as source:

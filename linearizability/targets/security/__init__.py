@@ -1,10 +1,9 @@
-"""The way into a secured broker: TLS and SASL, by the client properties that Kafka's own clients take.
+"""Connections to a secured broker: TLS and SASL, by the client properties of Kafka's own clients.
 
-    security = ClientSecurity.read(Path("client.properties"))
-    with Tunnels(security) as tunnels:
-        host, port = tunnels.to("broker.example", 9093)   # a listener on this machine that leads there
+    security = ClientSecurity.read(Path("client.properties")) with Tunnels(security) as tunnels: host, port =
+    tunnels.to("broker.example", 9093)   # the address of a listener on this machine that forwards to the broker
 
-What connects to a tunnel speaks the plain protocol; the tunnel encrypts, authenticates and passes every byte on.
+A client of a tunnel uses the plain protocol; the tunnel encrypts, authenticates and forwards every byte.
 """
 
 from linearizability.targets.security.client_config import ClientSecurity

@@ -18,10 +18,10 @@ from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.schema import Message
 
 ROUNDS = 8
-"""More challenges than any mechanism has."""
+"""The most rounds: more challenges than any mechanism has."""
 
 Exchange = Callable[[bytes], Awaitable[bytes]]
-"""Send one frame, its size first; gives the frame that answers it, without its size."""
+"""Sends one frame, which begins with its size; returns the response frame without its size."""
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Authentication:
 
     exchange: Exchange
     name: str
-    """The mechanism's, as `sasl.mechanism` has it."""
+    """The mechanism's name, as in `sasl.mechanism`."""
     mechanism: Mechanism
     client_id: str
     numbers: Iterator[int] = field(default_factory=itertools.count)

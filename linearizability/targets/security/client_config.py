@@ -1,7 +1,6 @@
-"""`client.properties`, by the names that Kafka's clients use: what secures a connection, and the client's id.
+"""`client.properties`, by the names of Kafka's clients: the security of connections, and the client id.
 
-Each property that asks for security is served, or refused by its name. Properties of other things (timeouts, serializers)
-are not read: the suite speaks in its own manner.
+Each property about security is either applied or refused by its name. Other properties (timeouts, serializers) are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ PROTOCOLS = {
     "SASL_PLAINTEXT": (False, True),
     "SASL_SSL": (True, True),
 }
-"""security.protocol -> with TLS, with SASL."""
+"""security.protocol -> whether it has TLS, whether it has SASL."""
 
 SERVED = {
     "security.protocol",
@@ -49,12 +48,12 @@ SERVED = {
     "ssl.key.password",
 }
 WITHOUT_EFFECT = re.compile(r"sasl\.login\.(refresh|retry|connect|read)\..*|sasl\.kerberos\..*|ssl\.secure\.random\..*")
-"""Properties of Java's clients that change neither what is encrypted nor who is authenticated here."""
+"""Properties of Java's clients that change neither the encryption nor the authentication here."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How connections to a target are secured."""
+    """The security of connections to a target."""
 
     protocol: str = "PLAINTEXT"
     """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
@@ -64,12 +63,12 @@ class ClientSecurity:
     login: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The options of sasl.jaas.config: user names and secrets."""
     client_id: str = CLIENT_ID
-    """What each request names as its client, unless it is about that (client.id)."""
+    """The default client id of requests (client.id)."""
     tokens: TokenEndpoint | None = field(default=None, repr=False)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Of a file. Errors: SecurityError, which names the file and what is wrong in it."""
+        """Read a file. Errors: SecurityError, which names the file and the error in it."""
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -81,7 +80,7 @@ class ClientSecurity:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
-        """Of properties by their names. Errors: SecurityError, which names the property."""
+        """Build from properties by name. Errors: SecurityError, which names the property."""
         _refuse_unknown(properties)
         protocol = properties.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
@@ -98,7 +97,7 @@ class ClientSecurity:
         )
 
     def authentication(self) -> Mechanism | None:
-        """A new exchange of the mechanism; None without SASL. Errors: SecurityError where no token is given."""
+        """A new exchange of the mechanism; None without SASL. Errors: SecurityError where no token is available."""
         return MECHANISMS[self.mechanism](self.login, self.tokens) if self.mechanism else None
 
     def __str__(self) -> str:
@@ -126,7 +125,7 @@ def _login(properties: Mapping[str, str]) -> tuple[str, dict[str, str]]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties. Errors: SecurityError, which names the line."""
+    """Parse Java properties. Errors: SecurityError, which names the line."""
     values: dict[str, str] = {}
     for number, name, value in logical_lines(text):
         if value is None:

@@ -1,4 +1,4 @@
-"""SASL's mechanisms from the client's side: each is asked for its first bytes, and then for an answer to each challenge."""
+"""The client's side of the SASL mechanisms: each returns its first message, and then a response to each challenge."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Mechanism(Protocol):
     """One authentication."""
 
     def first(self) -> bytes:
-        """What the client says first."""
+        """The client's first message."""
         ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What the client says to a challenge; None where nothing is left to say. Errors: SecurityError."""
+        """The client's response to a challenge; None when the exchange is complete. Errors: SecurityError."""
         ...
 
 
@@ -62,7 +62,7 @@ class Scram:
 
 
 class OAuthBearer:
-    """OAUTHBEARER (RFC 7628) with a token of the endpoint that is configured."""
+    """OAUTHBEARER (RFC 7628) with a token from the configured endpoint."""
 
     def __init__(self, login: Mapping[str, str], tokens: TokenEndpoint | None) -> None:
         assert tokens is not None
@@ -72,12 +72,12 @@ class OAuthBearer:
         return f"n,,\x01auth=Bearer {self.token}\x01\x01".encode()
 
     def answer(self, challenge: bytes) -> bytes | None:
-        return b"\x01" if challenge else None  # the server's reason for a refusal is acknowledged, and it then fails
+        return b"\x01" if challenge else None  # acknowledge the reason for a refusal; the server then fails
 
 
 @dataclass(frozen=True, slots=True)
 class TokenEndpoint:
-    """Where tokens come from: an authorization server (client credentials, RFC 6749), or a file with one."""
+    """The source of tokens: an authorization server (client credentials, RFC 6749), or a file with one token."""
 
     url: str
     client: str = ""
@@ -99,7 +99,7 @@ class TokenEndpoint:
         )
 
     def token(self) -> str:
-        """A token, asked for at this moment. Errors: SecurityError."""
+        """Request a new token. Errors: SecurityError."""
         parts = urllib.parse.urlsplit(self.url)
         try:
             if parts.scheme == "file":
@@ -114,7 +114,7 @@ class TokenEndpoint:
 
 
 def user_and_password(login: Mapping[str, str]) -> tuple[str, str]:
-    """Errors: SecurityError where sasl.jaas.config lacks one."""
+    """The user and the password of a login. Errors: SecurityError where sasl.jaas.config lacks one."""
     if "username" not in login or "password" not in login:
         raise SecurityError("sasl.jaas.config has no username and password")
     return login["username"], login["password"]

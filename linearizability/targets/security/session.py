@@ -1,9 +1,9 @@
-"""One connection to a secured listener: it is authenticated, bytes are passed through it, and it is authenticated again in time.
+"""One connection to a secured listener: authenticates it, forwards bytes, and authenticates it again in time.
 
 A broker with connections.max.reauth.ms closes a connection at the end of its session (KIP-368). Where the broker limits
-sessions, the bytes in both directions are followed frame by frame. Between two requests of the client, before the session
-ends, the requests of a new authentication are sent. Their responses are known by their correlation ids and are not passed on.
-A client that leaves a frame unfinished is not waited for: its session ends, as it would without a tunnel.
+sessions, the tunnel tracks the frames in both directions. Between two requests of the client, before the session ends, it
+sends the requests of a new authentication. It recognises their responses by the correlation ids and does not forward them. It
+does not wait for a client with an incomplete frame: that session ends, as it would without a tunnel.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ LARGEST_ANSWER_BYTES = 1 << 20
 RENEWED_AFTER = 0.85
 """The share of a session's lifetime after which Kafka's clients begin to authenticate again."""
 FIRST_RENEWAL_ID = 0x54696465
-"""Correlation ids of clients count from 0."""
+"""The first correlation id of our own requests, far from those of clients, which count from 0."""
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Frames:
-    """Where the frames of a stream end. A size below zero counts as no bytes."""
+    """Finds the ends of frames in a stream. A negative size counts as 0."""
 
     def __init__(self) -> None:
         self._size = b""
@@ -44,7 +44,7 @@ class Frames:
         return not self._size and not self._missing
 
     def take(self, data: bytes) -> int:
-        """Go on by some of `data`, to the end of a frame at most; returns by how many bytes."""
+        """Consume bytes of `data`, at most to the end of a size field or frame. Returns their number."""
         if self._missing:
             taken = min(self._missing, len(data))
             self._missing -= taken
@@ -64,18 +64,18 @@ class _Awaited:
 
 
 class Session:
-    """A connection to the broker, and when its authentication ends."""
+    """A connection to the broker, and the time of its next authentication."""
 
     def __init__(self, broker: Streams, security: ClientSecurity) -> None:
         self.reader, self.writer = broker
         self.security = security
         self._renew_at: float | None = None
-        """By the loop's clock; None where the broker does not limit the session."""
+        """The time to authenticate again, by the loop's clock; None where the broker does not limit the session."""
         self._awaited: _Awaited | None = None
         self._renewal_ids = itertools.count(FIRST_RENEWAL_ID)
 
     async def authenticate(self) -> None:
-        """Before the first byte of the client. Errors: SecurityError."""
+        """Authenticate, before the client's first byte. Errors: SecurityError."""
         await self._authenticate(self._exchange)
 
     async def _authenticate(self, exchange: Exchange) -> None:
@@ -101,7 +101,7 @@ class Session:
     # ---- passing bytes
 
     async def join(self, client: Streams) -> None:
-        """Pass bytes both ways until the broker's side ends, or the client's side ended and what is owed came."""
+        """Forward bytes both ways until the broker's side ends, or LINGER_S after the client's side has ended."""
         limited = self._renew_at is not None
         requests = self._pass_requests(client[0]) if limited else _pass_on(client[0], self.writer)
         responses = self._pass_responses(client[1]) if limited else _pass_on(self.reader, client[1])
@@ -148,7 +148,7 @@ class Session:
                 if awaited is not None and correlation_id == awaited.correlation_id:
                     self._awaited = None
                     if size > LARGEST_ANSWER_BYTES:
-                        return  # no answer of an authentication: the connection ends
+                        return  # too large for an authentication's response: end the connection
                     answer = head[4:] + await _up_to(self.reader, size - 4)
                     if not awaited.answer.done():
                         awaited.answer.set_result(answer)
@@ -164,7 +164,7 @@ class Session:
                 client.write_eof()
 
     async def _exchange_between(self, data: bytes) -> bytes:
-        """The same as `_exchange`, while `_pass_responses` reads what the broker sends."""
+        """The same as `_exchange`, while `_pass_responses` reads from the broker."""
         (correlation_id,) = struct.unpack_from(">i", data, 8)
         self._awaited = _Awaited(correlation_id, asyncio.get_running_loop().create_future())
         answer = self._awaited.answer
@@ -179,7 +179,7 @@ class Session:
 
 
 async def _up_to(reader: asyncio.StreamReader, size: int) -> bytes:
-    """So many bytes, or fewer where the stream ends."""
+    """Read `size` bytes, or fewer where the stream ends."""
     try:
         return await reader.readexactly(max(0, size))
     except asyncio.IncompleteReadError as error:

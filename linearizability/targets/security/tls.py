@@ -1,4 +1,4 @@
-"""TLS of a client, by Kafka's `ssl.*` properties."""
+"""A client's TLS, configured by Kafka's `ssl.*` properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reference.security.tls_stores import identify, limit_versions, trust
 
 
 def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    """A client's context. Errors: SecurityError, which names the property."""
+    """The TLS context of a client. Errors: SecurityError, which names the property."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     identified = properties.get("ssl.endpoint.identification.algorithm", "https").lower()
     if identified not in ("https", ""):

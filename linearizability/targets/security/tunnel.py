@@ -1,9 +1,9 @@
-"""Tunnels: listeners on this machine, each of which leads to one secured listener of a broker.
+"""Tunnels: listeners on this machine, each of which forwards to one secured listener of a broker.
 
-A connection to a tunnel becomes one connection to the broker, encrypted and authenticated before the first byte is passed.
-Bytes are passed as they come, in both directions, and so is the end of a connection. Two things differ from a plain
-connection: a half-closed one (TLS has none) is closed as a whole once the broker had five seconds to answer, and a broker that
-refuses the connection is seen as one that closes it.
+For each client connection the tunnel opens one to the broker, and encrypts and authenticates it before it forwards the first
+byte. It forwards bytes, and the end of a connection, in both directions. Two things differ from a plain connection. A
+half-closed one (TLS has none) is closed completely after the broker had five seconds to respond. And a broker that refuses
+the connection appears to close it.
 
 A broker that limits sessions (connections.max.reauth.ms, KIP-368) closes a connection at the end of its session, so the tunnel
 authenticates again before that (`session.py`).
@@ -22,7 +22,7 @@ from linearizability.targets.security.session import Session
 
 LISTENING = "127.0.0.1"
 OPEN_WITHIN_S = 30.0
-"""Connecting and the TLS handshake."""
+"""The time limit of connecting and the TLS handshake together."""
 
 
 class Tunnels:
@@ -32,18 +32,18 @@ class Tunnels:
         self.security = security
         self._loop = Loop().__enter__()
         self._listeners: dict[tuple[str, int, str], asyncio.Server] = {}
-        """By address, and the name that the handshake asks for: behind one proxy it says which broker is meant."""
+        """By address and by the server name of the handshake, which selects the broker behind a proxy."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def to(self, host: str, port: int, *, name: str = "") -> tuple[str, int]:
-        """The address on this machine that leads there. `name` is what the certificate must name, where `host` is another."""
+        """The tunnel's address for a broker's listener. `name` is the name that the certificate must have, if not `host`."""
         key = (host, port, name or host)
         if key not in self._listeners:
             self._listeners[key] = self._loop.run(self._listen(*key))
         return LISTENING, self._listeners[key].sockets[0].getsockname()[1]
 
     def check(self, host: str, port: int) -> None:
-        """Connect once, and hang up. Errors: SecurityError, which says how far it came."""
+        """Connect once, and close the connection. Errors: SecurityError, which names the failed step."""
         session = self._loop.run(self._open(host, port, host))
         self._loop.loop.call_soon_threadsafe(session.writer.close)
 
@@ -79,7 +79,7 @@ class Tunnels:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _open(self, host: str, port: int, name: str) -> Session:
-        """A connection that is ready for requests. Errors: SecurityError."""
+        """Open an authenticated connection, ready for requests. Errors: SecurityError."""
         context = self.security.tls
         try:
             opening = asyncio.open_connection(host, port, ssl=context, server_hostname=name if context else None)

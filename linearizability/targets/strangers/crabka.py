@@ -1,4 +1,4 @@
-"""crabka, a broker in Rust that replicates by itself, built from its crate around a small program of ours (crabka/main.rs)."""
+"""crabka, a broker in Rust with its own replication, built from its crate with a small program of ours (crabka/main.rs)."""
 
 import hashlib
 import shutil
@@ -15,9 +15,9 @@ from linearizability.targets.target import TargetError, WrongTarget
 SOURCES = sorted((Path(__file__).parent / "crabka").iterdir())
 VERSION = "0.3.8"
 BUILT_WITHIN_S = 3600
-"""500 crates: some ten minutes on two quiet cores."""
+"""500 crates take some ten minutes on two idle cores."""
 BUILD = {"CARGO_PROFILE_RELEASE_OPT_LEVEL": "1", "CARGO_PROFILE_RELEASE_DEBUG": "0"}
-"""Fast enough to be judged, and built in half the time."""
+"""Fast enough for the suite, and built in half the time."""
 HONOURED = {
     "auto.leader.rebalance.enable", "broker.heartbeat.interval.ms", "broker.rack", "broker.session.timeout.ms",
     "group.consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms",
@@ -26,11 +26,11 @@ HONOURED = {
     "max.incremental.fetch.session.cache.slots", "replica.lag.time.max.ms",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
 }  # fmt: skip
-"""The broker properties that main.rs hands over; crabka has no others of those that requirements give."""
+"""The broker properties that main.rs passes on. crabka supports no other property that requirements set."""
 
 
 class CrabkaCluster(ClusterTarget):
-    """`crabka[:NODES]`: each node a process, broker and controller, in a quorum of crabka's own."""
+    """`crabka[:NODES]`: each node is a process, broker and controller, in crabka's own quorum."""
 
     joins_kafka = False
     binary = Path()
@@ -42,7 +42,7 @@ class CrabkaCluster(ClusterTarget):
 
     @property
     def several(self) -> bool:
-        """One node is light."""
+        """True for one node, which is light."""
         return self.size == 1 and self.links is None
 
     def secure(self, protocol: str) -> None:

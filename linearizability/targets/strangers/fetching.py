@@ -1,4 +1,4 @@
-"""What a stranger is made of: fetched or built once, kept in the cache, found again by its pinned version."""
+"""The programs of strangers: fetched or built once, and cached under their pinned version."""
 
 import fcntl
 import hashlib
@@ -16,7 +16,7 @@ MAKING_WITHIN_S = 900
 
 
 def cached(name: str, make: Callable[[Path], None]) -> Path:
-    """The file of this name in the cache; `make` writes it to the path that it is given. Errors: TargetError."""
+    """The cached file with this name. On first use calls `make(path)`, which writes it. Errors: TargetError."""
     place = (cache_folder().parent / "strangers" / name).resolve()
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_name(f"{name}.lock").open("a") as lock:
@@ -31,7 +31,7 @@ def cached(name: str, make: Callable[[Path], None]) -> Path:
 
 
 def wheel(package: str, version: str, hashes: Collection[str], folder: Path) -> Path:
-    """Download one wheel of the Python index, and verify it. Errors: TargetError."""
+    """Download one wheel from the Python index, and verify its hash. Errors: TargetError."""
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
     run([*command, f"{package}=={version}"], folder)
     found = next(folder.glob("*.whl"))
@@ -47,7 +47,7 @@ def run(
     within_s: float = MAKING_WITHIN_S,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a command with these variables beside its own. Errors: TargetError, with the end of what the command printed."""
+    """Run a command with additional environment variables. Errors: TargetError, with the end of the command's output."""
     try:
         done = subprocess.run(
             command,

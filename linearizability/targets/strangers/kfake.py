@@ -1,4 +1,4 @@
-"""franz-go's fake cluster, built from its Go module around a small program of ours (kfake/main.go)."""
+"""franz-go's fake cluster, built from its Go module with a small program of ours (kfake/main.go)."""
 
 import hashlib
 import shutil
@@ -19,15 +19,15 @@ HONOURED = {
     "offsets.retention.check.interval.ms", "offsets.retention.minutes", "transaction.max.timeout.ms",
     "transactional.id.expiration.ms",
 }  # fmt: skip
-"""The broker properties that kfake reads. It keeps and describes any other one as well, without heeding it."""
+"""The broker properties that kfake honours. It stores and describes any other one too, without effect."""
 NAMED_OTHERWISE = {"log.retention.check.interval.ms": "log.cleaner.backoff.ms"}
 """Kafka's name -> kfake's: it compacts and removes in one pass, `compactAll`."""
 HELD = {("auto.leader.rebalance.enable", "false")}
-"""What holds without being given: kfake never moves a leader by itself."""
+"""Properties that hold by default: kfake never moves a leader by itself."""
 
 
 class Kfake(Server):
-    """`kfake[:NODES]`. It keeps its data on disk, so that a restart keeps what kfake itself keeps."""
+    """`kfake[:NODES]`. It stores its data on disk, so that a restart keeps them, as far as kfake does."""
 
     software = "kfake"
     version = "v0.0.0-20260918054303-01f206a7e32c"

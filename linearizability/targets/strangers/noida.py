@@ -1,4 +1,4 @@
-"""noida-db, from the Python package that carries its program; of the services that it emulates, Kafka's alone is started."""
+"""noida-db, from the Python package with its program. Of the services that it emulates, only Kafka's is started."""
 
 import tempfile
 import zipfile
@@ -17,7 +17,7 @@ WHEELS = {
 
 
 class Noida(Server):
-    """`noida`. It keeps all in memory, and writes it to its data folder as it changes."""
+    """`noida`. It keeps all data in memory, and writes changes to its data folder."""
 
     software = "noida-db"
     version = PACKAGE_VERSION

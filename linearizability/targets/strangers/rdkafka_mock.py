@@ -1,4 +1,4 @@
-"""librdkafka's mock cluster, in a process of its own: run as a program, this module is that process.
+"""librdkafka's mock cluster in its own process: this module, run as a program, is that process.
 
 The mock chooses its ports itself and has no storage, so it cannot be started again at the same address: no hook `restart`.
 """
@@ -23,7 +23,7 @@ class RdkafkaMock(Server):
     keeps_its_ports = False
 
     def prepare(self) -> None:
-        """It is part of confluent-kafka, which the project needs anyway."""
+        """Do nothing: the mock is part of confluent-kafka, which the project needs anyway."""
 
     def command(self) -> list[str | Path]:
         return [sys.executable, "-m", __name__, str(self.size), self._ports_file]
@@ -41,7 +41,7 @@ class RdkafkaMock(Server):
 
 
 def serve(nodes: int, ports_file: Path) -> None:
-    """Hold a mock cluster until a signal ends the process; its ports are in the file as soon as they are known."""
+    """Run a mock cluster until a signal ends the process, and write its ports to the file as soon as they are known."""
     from confluent_kafka import Producer
 
     producer = Producer({"test.mock.num.brokers": nodes, "topic.metadata.refresh.interval.ms": -1})

@@ -20,11 +20,11 @@ STOP_WITHIN_S = 20.0
 POLL_S = 0.02
 LOOPBACK = "127.0.0.1"
 OF_A_NODE = ("kill", "stop", "restart", "pause", "resume")
-"""Hooks that a process offers only where it is one node: a signal to it reaches all of its nodes."""
+"""Hooks that a process offers only where it is one node, because a signal to it reaches all of its nodes."""
 
 
 class Server(Target):
-    """A process that is a whole cluster. Subclasses say how it is fetched and which command serves it."""
+    """A process that is a whole cluster. Subclasses define how to fetch it, and the command that serves it."""
 
     software: ClassVar[str]
     version: ClassVar[str]
@@ -48,18 +48,18 @@ class Server(Target):
         self._process: Process | None = None
         self._nodes: list[Node] = []
 
-    # ---- what a subclass says
+    # ---- what a subclass defines
 
     @abstractmethod
     def prepare(self) -> None:
-        """Fetch and build what is needed. Errors: TargetError."""
+        """Fetch and build the program. Errors: TargetError."""
 
     @abstractmethod
     def command(self) -> list[str | Path]:
-        """What serves `ports`, with its data below `home`."""
+        """The command that serves `ports`, with its data below `home`."""
 
     def listening(self) -> list[int]:
-        """The ports on which it listens; empty while that is not known."""
+        """The ports on which it listens; empty while they are unknown."""
         return self.ports
 
     # ---- opening and closing
@@ -82,7 +82,7 @@ class Server(Target):
 
     @property
     def data(self) -> Path:
-        """Where it keeps what it stores, if it stores anything."""
+        """The folder of its data, if it stores any."""
         return self.home / "data"
 
     @property
@@ -91,7 +91,7 @@ class Server(Target):
 
     @property
     def process(self) -> Process:
-        """Errors: TargetError before it is opened."""
+        """The cluster's process. Errors: TargetError before `open`."""
         if self._process is None:
             raise TargetError(f"{self.spec} is not open")
         return self._process
@@ -133,7 +133,7 @@ class Server(Target):
         return [self.process.log]
 
     def revive(self) -> None:
-        """All nodes are one process: it is started again as a whole, also where single nodes cannot be."""
+        """Restart the one process of all nodes, also where single nodes cannot be restarted."""
         self.process.stop(STOP_WITHIN_S)
         self._start()
 

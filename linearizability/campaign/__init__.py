@@ -1,1 +1,1 @@
-"""A night of simulated runs by one plan: its series, the table of what they found, and the report of all nights."""
+"""Nights of simulated runs by one plan: the series, the table of their results, and the report of all nights."""

@@ -1,4 +1,4 @@
-"""One night: each series of the plan runs for its time; what an interrupt left is carried out by the next start of the night."""
+"""One night: each series of the plan runs for its time. The next start of an interrupted night runs the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Progress = Callable[[Series, Summary], None]
 
 @dataclass
 class Night:
-    """What ran of it by now."""
+    """The runs of one night so far."""
 
     name: str
     kinds: tuple[Kind, ...]
@@ -33,8 +33,8 @@ class Night:
 
     @property
     def verdict(self) -> str:
-        """Of the current code: what a planted bug breaks, and runs that keep their promises beside one, do not count. A series of
-        which no run showed enough makes it unknown, and so do an undecided run, and a plan of planted bugs alone."""
+        """The verdict on the current code; series with a planted bug do not count. It is unknown where a series has no valid
+        run, a run is undecided, the night was interrupted, or the plan has only planted bugs."""
         ours = [row for row in self.rows if not row.mutant]
         if any(row.invalid for row in ours):
             return INVALID
@@ -45,7 +45,7 @@ class Night:
 
 
 def carry_out(plan: NightPlan, name: str, store: Path, progress: Progress) -> Night:
-    """Run what is left of this night. Errors: BadTable; SparkFailure; OSError where the table cannot be written."""
+    """Run the rest of this night. Errors: BadTable; SparkFailure; OSError where the table cannot be written."""
     store.mkdir(parents=True, exist_ok=True)
     rows = read_rows(store)
     kinds = tuple(series.kind for series in plan.series)
@@ -91,7 +91,7 @@ def _plan(plan: NightPlan, kind: Kind, seconds: float, rows: list[Row], store: P
 
 
 def _row(name: str, summary: Summary, rows: list[Row]) -> Row:
-    """What counts of the runs: the seeds from the first on without a gap, which an interrupt may leave."""
+    """The row of the runs that count: those of consecutive seeds from the first on, as an interrupt may leave gaps."""
     plan = summary.plan
     kind = (plan.coordination, plan.nodes, plan.workload, plan.mutant or "")
     runs = [run for number, run in enumerate(summary.runs) if run.seed == plan.first_seed + number]

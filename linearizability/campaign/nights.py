@@ -1,4 +1,4 @@
-"""The table of a campaign: a row for each time that a series ran, in a file of JSON lines that later nights continue."""
+"""The table of a campaign: one row for each run of a series, in a file of JSON lines that later nights continue."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Row:
     invalid: int
     unknown: int
     excused: int
-    """Runs of which the verdict rests on an excuse."""
+    """The number of runs whose verdict rests on an excuse."""
     messages: int
     acknowledged: int
     cpu_seconds: float
     seconds: float
     to_first: int | None
-    """A planted bug: how many runs it took to find it, of this row and of those right before it that did not find it."""
+    """For a planted bug: the number of runs up to the find, in this row and in the rows since the last find."""
     pairs: tuple[str, ...]
-    """Which steps of the specification followed which, on one partition."""
+    """The pairs of consecutive steps of the specification on one partition."""
     violations: tuple[tuple[int, str, str], ...]
     """Seed, broken promise, and the folder of the small schedule that repeats it (empty where none was kept)."""
     undecided: tuple[int, ...] = ()
-    """The seeds of unknown runs that show something. Tables of before 2026-11-28 have none."""
+    """The seeds of undecided runs. Tables from before 2026-11-28 lack the field."""
 
     @property
     def kind(self) -> Kind:
@@ -65,7 +65,7 @@ def read_rows(store: Path) -> list[Row]:
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(
         lines[:-1], 1
-    ):  # the last has no end of line: it was being written when the machine stopped
+    ):  # the last one is empty, or incomplete because the machine stopped during the write
         try:
             given: dict[str, Any] = json.loads(line)
             given["pairs"] = tuple(given["pairs"])
@@ -78,7 +78,7 @@ def read_rows(store: Path) -> list[Row]:
 
 
 def add(row: Row, store: Path) -> None:
-    """Errors: OSError."""
+    """Append a row, after removing an incomplete last line. Errors: OSError."""
     path = store / TABLE
     whole = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
     if whole[2]:
@@ -93,13 +93,13 @@ def next_seed(kind: Kind, rows: Iterable[Row]) -> int:
 
 
 def spent(night: str, kind: Kind, rows: Iterable[Row]) -> tuple[float, int]:
-    """The seconds of a series in a night, and how many times its planted bug was found."""
+    """The seconds that a series has run in a night, and the number of finds of its planted bug."""
     some = [row for row in rows if (row.night, row.kind) == (night, kind)]
     return sum(row.seconds for row in some), sum(row.to_first is not None for row in some)
 
 
 def runs_without_find(kind: Kind, rows: Sequence[Row]) -> int:
-    """Of a planted bug: the runs since it was found last."""
+    """The number of runs since a planted bug was last found."""
     count = 0
     for row in reversed([row for row in rows if row.kind == kind]):
         if row.to_first is not None:

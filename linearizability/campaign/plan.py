@@ -1,13 +1,13 @@
-"""The file that says what a night consists of.
+"""The plan of a night, from a TOML file.
 
 jobs = 2                      # processes; 0: one a core. Or engine = "spark" and master = "spark://HOST:7077"
 
-[[series]]                    # the current code: every find is a defect
+[[series]]                    # the current code: every violation is a defect
 nodes = 3
 workload = "transactions"
 minutes = 60
 
-[[series]]                    # a planted bug: how long until it is found
+[[series]]                    # a planted bug: measures the runs until it is found
 mutant = "kip-497"
 minutes = 10
 """
@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 
 class BadPlan(Exception):
-    """The file is no plan; the text names the place."""
+    """The file is no plan; the text names the wrong field."""
 
 
 class Series(BaseModel):
@@ -39,7 +39,7 @@ class Series(BaseModel):
     """Empty: the mutant's, else kraft."""
     mutant: str = ""
     finds: int = Field(default=10, gt=0)
-    """Of a planted bug: the night has enough of it when it was found so many times."""
+    """The number of finds of a planted bug after which the series ends."""
 
     @model_validator(mode="after")
     def _is_known(self) -> Series:
@@ -69,7 +69,7 @@ class Series(BaseModel):
 
 
 class NightPlan(BaseModel):
-    """All of a file."""
+    """The content of a plan file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -91,7 +91,7 @@ class NightPlan(BaseModel):
 
 
 def read_plan(path: Path) -> NightPlan:
-    """Errors: BadPlan."""
+    """Read a plan. Errors: BadPlan."""
     try:
         return NightPlan.model_validate(tomllib.loads(path.read_text()))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""All nights of a campaign on one page: what ran, what was found, and how that changes from night to night."""
+"""All nights of a campaign on one page: runs, violations, and trends over the nights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from linearizability.campaign.nights import Kind, Row
 
 PAGE, SUMS = "report.html", "report.json"
 CORES, HOURS = 1_000, 8
-"""For what the page says of a larger night."""
+"""The size of the larger night that the page estimates."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class Sum:
     messages: int
     cpu_seconds: float
     pairs: int
-    """Different pairs of steps that were seen up to this night."""
+    """The number of different pairs of steps seen up to and including this night."""
     new_pairs: int
-    """Of them, those that no night had seen before."""
+    """The number of pairs that no earlier night had seen."""
     found_after: tuple[int, ...]
-    """Of a planted bug: runs up to each find."""
+    """For a planted bug: the number of runs up to each find."""
 
     @property
     def excused_share(self) -> float:
@@ -52,7 +52,7 @@ def name_of(kind: Kind) -> str:
 
 
 def sums(rows: Sequence[Row]) -> list[Sum]:
-    """A sum for each series and night, in the order of the table."""
+    """A sum for each series and night, by series and then in the order of the table."""
     found: list[Sum] = []
     for kind in dict.fromkeys(row.kind for row in rows):
         seen: set[str] = set()
@@ -80,7 +80,7 @@ def sums(rows: Sequence[Row]) -> list[Sum]:
 
 
 def write(rows: Sequence[Row], store: Path) -> None:
-    """The page, and its numbers beside it. Errors: OSError."""
+    """Write the page, and its numbers as JSON beside it. Errors: OSError."""
     import json
 
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -108,7 +108,7 @@ def write(rows: Sequence[Row], store: Path) -> None:
 
 
 def _costs(ours: Sequence[Sum]) -> list[dict[str, Any]]:
-    """What a run of each series has cost by now, and how many runs a larger night would have."""
+    """For each series the mean cost of a run, and the number of runs of a larger night."""
     costs: list[dict[str, Any]] = []
     for kind in dict.fromkeys(each.kind for each in ours):
         some = [each for each in ours if each.kind == kind]
@@ -120,7 +120,7 @@ def _costs(ours: Sequence[Sum]) -> list[dict[str, Any]]:
 
 
 def _pictures(ours: Sequence[Sum], planted: Sequence[Sum]) -> list[tuple[str, str]]:
-    """Title and SVG of each trend that has something to show."""
+    """Title and SVG of each trend that has data."""
     wanted: list[tuple[str, Sequence[Sum], Callable[[Sum], float | None]]] = [
         ("schedules a night", ours, lambda each: each.schedules),
         ("pairs of steps seen by then", ours, lambda each: each.pairs),
@@ -135,7 +135,7 @@ def _median(found_after: Sequence[int]) -> float | None:
 
 
 def _trend(title: str, some: Sequence[Sum], value: Callable[[Sum], float | None]) -> str:
-    """A line a series over the nights, as SVG; empty where there is no point."""
+    """A chart with one line for each series over the nights, as SVG; empty without data."""
     points = {
         kind: [(each.night, value(each)) for each in some if each.kind == kind] for kind in {e.kind: 0 for e in some}
     }

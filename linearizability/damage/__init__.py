@@ -1,4 +1,4 @@
-"""Damaged data folders: does a broker start right on one, refuse it by name, or serve silently less?
+"""Damaged data folders: whether a broker starts correctly on one, refuses it by name, or silently serves less.
 
 content     what a broker serves, as a consumer, a group and a retrying producer see it
 folder      a data folder in memory, its kinds of files, and the damages that befall one

@@ -1,8 +1,8 @@
-"""`tidegauge bench damage`: many damaged folders, each started once; the outcomes are stored, and a later run goes on.
+"""`tidegauge bench damage`: start a broker once on each of many damaged folders; store the outcomes, so that a later run can
+continue.
 
-The store holds the counts of each kind of file and each verdict, up to which trial each end was run,
-and every trial that failed (the first fifty). Trials are drawn by their number: the same number damages the same
-byte as long as the folder is the same.
+The store holds the counts by kind of file and verdict, the number of trials run for each end, and the first fifty failed
+trials. Trials are drawn by their number: the same number damages the same byte as long as the folder is the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_FAILURES_KEPT = 50
 
 
 class Results:
-    """What was found so far of one broker."""
+    """The results for one broker so far."""
 
     def __init__(self, known: dict[str, Any] | None = None) -> None:
         known = known or {}
@@ -56,7 +56,7 @@ class Results:
 
 
 def trials(broker: Broker, results: Results, until: int) -> Iterator[Trial]:
-    """The broker's trials that are not run yet, up to so many of each end."""
+    """Run the broker's remaining trials, up to `until` of each end."""
     for end in (CLEAN, KILLED):
         if results.run[end] < until:
             ground = ground_of(broker, end)
@@ -65,7 +65,7 @@ def trials(broker: Broker, results: Results, until: int) -> Iterator[Trial]:
 
 
 def table(results: Results) -> str:
-    """A row for each kind of file, a column for each verdict."""
+    """A Markdown table: a row for each kind of file, a column for each verdict."""
     kinds = sorted({kind for kind, _ in results.counts})
     lines = ["| file | " + " | ".join(Verdict) + " |", "| --- |" + " --: |" * len(Verdict)]
     for kind in (*kinds, "all"):
@@ -77,12 +77,12 @@ def table(results: Results) -> str:
 
 
 def read_store(path: Path) -> dict[str, Any]:
-    """All results, by broker; none where there is no file."""
+    """The stored results by broker; empty where there is no file."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write_store(path: Path, broker: str, results: Results) -> None:
-    """Keep the results of a broker; a reader never finds half a file."""
+    """Store the results of a broker atomically."""
     partial = path.with_suffix(".part")
     partial.write_text(json.dumps(read_store(path) | {broker: results.to_json()}, indent=1) + "\n")
     partial.replace(path)

@@ -1,7 +1,7 @@
-"""What a broker serves, as its clients see it, in a form in which two starts of one folder can be compared.
+"""A broker's content as its clients see it, in a form in which two starts on one folder can be compared.
 
-`fill` writes topics of every kind that leaves files of its own; `observe` reads all of it back. Both speak the wire protocol
-through one function, so that a broker in this process and one behind a socket are asked the same.
+`fill` writes topics of every kind that has its own files; `observe` reads all of it back. Both use the wire protocol through
+one function, so that a broker in this process and one behind a socket get the same requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
 
 Ask = Callable[[Message, int], Any]
-"""Asks the broker in a version of the API; what it is not answered raises."""
+"""Sends a request in a version, and returns the response. Raises where there is none."""
 
 Place = tuple[str, int]
 
@@ -61,13 +61,13 @@ MOST_FETCHES = 2_000
 MOST_WAITS = 100
 BACKOFF_S = 0.05
 EPOCHS = (0, 3, 6, 9, 12)
-"""Leader epochs that are asked for."""
+"""The leader epochs to look up by OffsetForLeaderEpoch."""
 READ_COMMITTED = 1
 LATEST, EARLIEST = -1, -2
 
 
 class Producer(NamedTuple):
-    """Who wrote to a partition of PLAIN, and its last batch, for a retry."""
+    """The producer of a partition of PLAIN, and its last batch, for a retry."""
 
     id: int
     epoch: int
@@ -88,7 +88,7 @@ def _checked(code: int, what: str) -> None:
 
 
 def create_topics(ask: Ask) -> None:
-    """Make the topics. Errors: Refused."""
+    """Create the topics. Errors: Refused."""
     topics = [
         new_topic(name, 2 if name == PLAIN else 1, configs=SMALL_SEGMENTS | dict(settings))
         for name, settings in TOPICS.items()
@@ -98,7 +98,7 @@ def create_topics(ask: Ask) -> None:
 
 
 def find_coordinators(ask: Ask, wait: Callable[[], None]) -> None:
-    """Have the internal topics made, and wait for their coordinators. Errors: Refused."""
+    """Make the broker create the internal topics, and wait for their coordinators. Errors: Refused."""
     for key, key_type in ((GROUP, 0), (TRANSACTIONAL_ID, 1)):
         for _ in range(MOST_WAITS):
             found = ask(FindCoordinatorRequest(key=key, key_type=key_type), 3)
@@ -118,7 +118,7 @@ def _is_loaded(ask: Ask, key_type: int) -> bool:
 
 
 def fill(ask: Ask, part: int, now: int) -> Producer:
-    """Write to every topic; `part` is 0 for what a checkpoint may cover, 1 for the rest. Errors: Refused."""
+    """Write to every topic; `part` is 0 for records that a checkpoint may cover, 1 for later ones. Errors: Refused."""
     producer = _fill_plain(ask, part, now)
     for at in range(BATCHES):
         produce(ask, (DELETED, 0), make_batch(part, at, now))
@@ -179,7 +179,7 @@ def _fill_transactions(ask: Ask, part: int, now: int) -> None:
 
 
 def _patiently(ask: Ask, body: Message, version: int, what: str) -> Any:
-    """Ask again, as clients do, while a coordinator loads or still ends the transaction before. Errors: Refused."""
+    """Repeat a request, as clients do, while a coordinator loads or still completes the transaction before. Errors: Refused."""
     answer = ask(body, version)
     for _ in range(MOST_WAITS):
         if error_of(answer) not in TRANSACTION_RETRIABLE:
@@ -200,13 +200,13 @@ def _commit_offsets(ask: Ask, part: int) -> None:
 
 
 Observation = dict[str, Any]
-"""What was seen, by its name; a value that begins with "error" is what a client received instead."""
+"""Name -> observed value. A value that begins with "error" is the error that a client received instead."""
 
 ERROR = "error "
 
 
 def observe(ask: Ask, producer: Producer, now: int) -> Observation:
-    """Read everything. An error that a client receives is a part of the result; nothing is raised for it."""
+    """Read everything. An error code is a part of the result and raises nothing."""
     seen: Observation = {"topics": _topics(ask)}
     for place in PLACES:
         name = f"{place[0]}-{place[1]}"
@@ -214,7 +214,7 @@ def observe(ask: Ask, producer: Producer, now: int) -> Observation:
         seen[f"end of {name}"] = offset_at(ask, place, LATEST)
         seen[f"records of {name}"] = _guarded(lambda place=place: _read(ask, place, 0))
         if place[0] == COMPACTED and isinstance(records := seen[f"records of {name}"], list):
-            # What is compacted meanwhile is not missing: the last record of each key counts.
+            # Compaction in the meantime is no loss: compare the last record of each key.
             seen[f"records of {name}"] = sorted({record[1]: record for record in records}.values())
         if place[0] == TRANSACTIONS:
             seen[f"committed records of {name}"] = _guarded(lambda place=place: _read(ask, place, READ_COMMITTED))

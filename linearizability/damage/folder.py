@@ -1,4 +1,4 @@
-"""A data folder in memory, the kinds of its files, and the damages that befall one file."""
+"""A data folder in memory, the kinds of its files, and the ways to damage one file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from typing import NamedTuple
 
 Folder = dict[str, bytes]
-"""Every file of a data folder, by its path from there."""
+"""Path, relative to the data folder -> content of the file."""
 
 METADATA = "__cluster_metadata"
 KINDS: tuple[tuple[str, str], ...] = (
@@ -21,11 +21,11 @@ KINDS: tuple[tuple[str, str], ...] = (
     (r"__[^/]*/(.*\.)?([a-z.-]+)", "internal topic's {ending}"),
     (r"[^/]*/(.*\.)?([a-z.-]+)", "{ending}"),
 )
-"""Patterns of paths, and what kind of file that is; files of the kind "" are not damaged."""
+"""Pattern of a path -> kind of file; files of the kind "" are not damaged."""
 
 
 def kind_of(path: str) -> str:
-    """What a file is for; "" for one that says nothing."""
+    """The kind of a file; "" for one that is not damaged."""
     name = PurePosixPath(path).name
     ending = name.rpartition(".")[2] if re.match(r"\d{20}", name) else name
     for pattern, kind in KINDS:
@@ -35,7 +35,7 @@ def kind_of(path: str) -> str:
 
 
 class Damage(NamedTuple):
-    """What was done to which file."""
+    """A damaged file, and the way of the damage."""
 
     path: str
     how: str
@@ -46,7 +46,7 @@ class Damage(NamedTuple):
 
 
 Change = tuple[bytes | None, str]
-"""A file's new bytes (None: it is gone), and where they differ."""
+"""A file's new bytes (None: deleted), and a description of the change."""
 
 
 def _flip(data: bytes, chance: Random) -> Change:
@@ -102,7 +102,7 @@ def damage(folder: Folder, path: str, how: str, chance: Random) -> tuple[Folder,
         return damaged, Damage(path, how, f"with {other}")
     if not folder[path]:
         return None if how != "deleted" else ({k: v for k, v in folder.items() if k != path}, Damage(path, how, ""))
-    # A preallocated index is mostly zeros: what lies in them is damaged in a few bytes behind the entries only.
+    # A preallocated index is mostly zeros: damage only its entries and a few bytes after them.
     used = folder[path][: len(folder[path].rstrip(b"\0")) + ZEROS_DAMAGED]
     changed, detail = HOWS[how](used, chance)
     data = changed + folder[path][len(used) :] if changed is not None and how not in ("cut", "emptied") else changed

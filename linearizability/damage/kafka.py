@@ -1,7 +1,7 @@
-"""Folders of Apache Kafka, and starts on them: the sample beside which the reference's campaign is read.
+"""Folders of Apache Kafka, and starts on them: a sample to compare the reference's campaign with.
 
-One node is started on each damaged folder, in the place of the whole one, so that paths and ports stay. A start that does not
-serve within `PATIENCE_S` is refused, and its log says why.
+One node is started on each damaged folder, in the place of the undamaged one, so that paths and ports do not change. A start
+that does not serve within `PATIENCE_S` counts as refused, and its log has the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONFIG = {
 }  # fmt: skip
 RESTARTS = 2
 PATIENCE_S = 300.0
-"""A start that is refused ends its process; one that only takes long is waited for."""
+"""How long a start may take while its process runs; a refused start ends the process."""
 ANSWER_WITHIN_S = 30.0
 LINE = re.compile(r"\[[^]]*\] (WARN|ERROR|FATAL) (.*)")
 PASSING = re.compile(r"NOT_LEADER_OR_FOLLOWER|LEADER_NOT_AVAILABLE|OFFSET_NOT_AVAILABLE|COORDINATOR|UNSTABLE_OFFSET")
@@ -52,7 +52,7 @@ class _Node:
         self.now = int(time.time() * 1_000)
 
     def ask(self, body: Message, version: int) -> Any:
-        """Errors: WireError."""
+        """Send a request to the node. Errors: WireError."""
         node = self._member.node
         with Wire.connect(node.host, node.port, timeout_s=ANSWER_WITHIN_S) as wire:
             return wire.call(body, version)
@@ -61,7 +61,7 @@ class _Node:
         (self._target.stop if is_clean else self._target.kill)(self._member.node.id)
 
     def start(self) -> None:
-        """Errors: TargetError, with the end of the log."""
+        """Start the node, and wait until it answers. Errors: TargetError, with the end of the log."""
         self._target.restart(self._member.node.id, wait=False)
         self._target.await_answers([self._member], PATIENCE_S)
 
@@ -82,7 +82,7 @@ class _Node:
             place.write_bytes(content)
 
     def await_leaders(self) -> None:
-        """Wait until each partition that can be led is; what cannot stays without a leader."""
+        """Wait, for a limited time, until every partition has a leader; a damaged one may never get one."""
         until = time.monotonic() + ANSWER_WITHIN_S
         while time.monotonic() < until:
             answer = self.ask(MetadataRequest(topics=None), 12)
@@ -95,7 +95,7 @@ class _Node:
 
 @contextmanager
 def kafka(spec: str) -> Iterator[Broker]:
-    """A target of one node, as `kafka:4.3.1:1`, as a broker of the campaign."""
+    """A target of one node, such as `kafka:4.3.1:1`, in the form of the campaign's brokers."""
     with (
         tempfile.TemporaryDirectory() as place,
         open_target(spec, folder=Path(place), config=CONFIG) as target,
@@ -123,7 +123,7 @@ def kafka(spec: str) -> Iterator[Broker]:
 
 
 def _observe(node: _Node, producer: Producer) -> Observation:
-    """What is served, once errors that pass have passed: partitions are led before their leaders serve them."""
+    """Observe the node until transient errors have ended: Metadata names leaders before they serve."""
     until, before = time.monotonic() + ANSWER_WITHIN_S, None
     while True:
         seen = observe(node.ask, producer, node.now)
@@ -148,7 +148,7 @@ def _said(log: str) -> list[tuple[str, str]]:
 
 
 def _fill(node: _Node, is_clean: bool) -> tuple[Folder, Producer]:
-    """A folder as in `reference.make_folder`, of a new topic's files each time."""
+    """Fill the node's folder as `reference.make_folder` does, and return it. Creates the topics only once."""
     if not _has_topics(node):
         create_topics(node.ask)
         find_coordinators(node.ask, lambda: time.sleep(0.2))

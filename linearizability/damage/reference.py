@@ -27,7 +27,7 @@ from reference.storage.simulated_disk import SimulatedDisk
 HOME = Path("/data")
 NOW = TimestampMs(1_700_000_000_000)
 CHECKPOINTED_AFTER_MS = 70_000
-"""By then closed segments are flushed, and checkpoints written."""
+"""The time after which closed segments are flushed, and checkpoints written."""
 CLUSTER, DIRECTORY = "simulated-cluster-id00", uuid.UUID(int=4711)
 PROPERTIES = {
     "offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "log.index.size.max.bytes": "2048",
@@ -40,14 +40,14 @@ RESTARTS = 2
 
 
 class NoAnswer(Exception):
-    """A request was not answered: the node holds it, or closed the connection."""
+    """A request got no response: the node delays it, or closed the connection."""
 
 
 class Started:
-    """A node that runs, and what it said."""
+    """A running node, and its log messages."""
 
     def __init__(self, disk: SimulatedDisk, now: TimestampMs, others: Sequence[LogDirectory] = ()) -> None:
-        """Errors: whatever keeps it from starting."""
+        """Start a node. Errors: any exception of the start."""
         self.disk = disk
         self.said: list[tuple[str, str]] = []
         self.now = now
@@ -70,7 +70,7 @@ class Started:
         self.node.connected(1, "127.0.0.1", "PLAINTEXT")
 
     def ask(self, body: Message, version: int) -> Any:
-        """Errors: NoAnswer."""
+        """Send a request, and return the response. Errors: NoAnswer."""
         self._correlation += 1
         frame = encode_request(body.KEY, version, self._correlation, "damage", body)[4:]
         self.node.receive(1, bytearray(frame), self.now)
@@ -93,7 +93,7 @@ class Started:
 
 
 def make_folder(is_clean: bool) -> tuple[Folder, Producer]:
-    """A folder as a clean end leaves it, or one whose process was killed between two checkpoints."""
+    """A filled folder after a clean shutdown, or after a kill between two checkpoints."""
     disk = SimulatedDisk()
     disk.make_folder(HOME)
     write_meta_properties(cast(Disk, disk), HOME, MetaProperties(CLUSTER, NodeId(1), DIRECTORY))
@@ -115,7 +115,7 @@ def make_folder(is_clean: bool) -> tuple[Folder, Producer]:
 
 
 def start(folder: Folder) -> Started:
-    """Start on a copy of a folder. Errors: whatever keeps it from starting."""
+    """Start a node on a copy of a folder. Errors: any exception of the start."""
     disk = SimulatedDisk()
     disk.make_folder(HOME)
     for path, data in folder.items():

@@ -1,4 +1,4 @@
-"""One trial: which folder is damaged how, and what became of it."""
+"""One trial: a damaged folder, and the outcome of a start on it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ CLEAN, KILLED = "clean", "killed"
 
 
 class Verdict(StrEnum):
-    """What became of a damaged folder, the worst last."""
+    """The outcome of a start on a damaged folder, the worst last."""
 
     RIGHT = "right"
-    """All that was served before is served."""
+    """The broker serves the same as before."""
     MORE = "more"
-    """What was deleted is served again, and nothing is missing."""
+    """Deleted records are served again, and nothing is missing."""
     REFUSED = "refused by name"
-    """The start, or the partition, is refused, and the log says which file or folder it is."""
+    """The start, or the partition, is refused, and the log names the file or folder."""
     CHECKSUM = "checksum"
-    """A client is given bytes whose checksum is wrong, as its library notices."""
+    """A client gets bytes with a wrong checksum, which its library detects."""
     REPORTED = "less, reported"
-    """Less is served, and the log names the partition and says what was cut off."""
+    """Less is served, and a warning in the log names the partition."""
     UNNAMED = "refused, unnamed"
-    """The start, or a request, fails, and nothing says why."""
+    """The start, or a request, fails, and the log does not name the file."""
     LESS = "silently less"
-    """Less is served, or something else, and nothing says so."""
+    """Less, or something else, is served, and the log does not report it."""
 
 
 FAILURES = (Verdict.UNNAMED, Verdict.LESS)
 
 
 class Trial(NamedTuple):
-    """What was damaged, and what came of it."""
+    """A trial's damage and its outcome."""
 
     number: int
     end: str
@@ -51,16 +51,16 @@ class Trial(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """How folders are made, and how a broker is started on one."""
+    """The functions that make a folder, and observe a broker that is started on one."""
 
     name: str
     make_folder: Callable[[bool], tuple[Folder, Producer]]
     observe: Callable[[Folder, Producer], tuple[Observation, Sequence[tuple[str, str]]]]
-    """Start on a folder and read all. Errors: what the start, or a request, ended with."""
+    """Start on a folder and read everything. Errors: the exception of the start, or of a request."""
 
 
 class Ground(NamedTuple):
-    """What trials begin with."""
+    """The starting point of trials."""
 
     folder: Folder
     producer: Producer
@@ -69,7 +69,7 @@ class Ground(NamedTuple):
 
 
 def ground_of(broker: Broker, end: str) -> Ground:
-    """The folder that one kind of end leaves, and what is served of it."""
+    """The folder after one kind of end, and the observation of an undamaged start on it."""
     folder, producer = broker.make_folder(end == CLEAN)
     expected, _ = broker.observe(folder, producer)
     refused = {name: value for name, value in expected.items() if _is_error(value)}
@@ -83,7 +83,7 @@ def ground_of(broker: Broker, end: str) -> Ground:
 
 
 def draw(ground: Ground, end: str, number: int) -> tuple[Folder, Damage]:
-    """The damage of a trial: kinds of files are drawn evenly, then the file, then what befalls it."""
+    """Draw the damage of a trial: a kind of file, evenly, then the file, then the way of the damage."""
     chance = Random(f"{end}/{number}")
     while True:
         kind = chance.choice(sorted(ground.kinds))
@@ -94,7 +94,7 @@ def draw(ground: Ground, end: str, number: int) -> tuple[Folder, Damage]:
 
 
 def run(broker: Broker, ground: Ground, end: str, number: int) -> Trial:
-    """Damage, start, read, judge."""
+    """Run one trial: damage the folder, start a broker on it, read everything, and judge."""
     folder, done = draw(ground, end, number)
     try:
         seen, said = broker.observe(folder, ground.producer)
@@ -116,7 +116,7 @@ MOST_TEXT = 300
 
 
 def judge(expected: Observation, seen: Observation, said: Sequence[tuple[str, str]]) -> tuple[Verdict, str]:
-    """Compare what is served with what was; `said` is the broker's log."""
+    """Compare an observation with that before the damage; `said` is the broker's log."""
     warnings = [text for level, text in said if level in ("warning", "error")]
     worst, why = Verdict.RIGHT, ""
     for name, value in expected.items():
@@ -144,14 +144,14 @@ def _judge_one(name: str, value: Any, found: Any, warnings: Sequence[str]) -> Ve
 
 
 METADATA = "__cluster_metadata-0"
-"""What is missing there changes everything else."""
+"""The metadata log's folder. A loss in it can affect every other observation."""
 FOLDERS = {
     "transactions-0": ("transactions-0", "__transaction_state-0", METADATA),
     "offsets": ("__consumer_offsets-0", METADATA),
     "retry": ("plain-0", METADATA),
     "topics": (METADATA,),
 }
-"""The folders that hold what one line of an observation is about; of the others it is the one that is named like it."""
+"""Subject of an observation -> its folders; for other subjects the folder of the same name, and the metadata log's."""
 
 
 def _is_error(found: Any) -> bool:

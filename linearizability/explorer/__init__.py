@@ -1,7 +1,7 @@
-"""Explorer: one page that plays a run and needs nothing from outside.
+"""Explorer: one page that plays a run, without external resources.
 
 - `page`      the run that is shown, and the page
-- `history`   a run of which only the clients' history is known
+- `history`   runs with only a clients' history
 
 The simulation's runs are in `simulation.explorer`, TLC's counterexamples in `spec.explorer`.
 """

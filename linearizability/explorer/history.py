@@ -1,6 +1,7 @@
-"""What clients did, for the page: operations as bars, witnesses marked, and the record of the first anomaly followed.
+"""A clients' history for the page: operations as bars, marked witnesses, and the record of the worst anomaly, which the page
+follows.
 
-A hunt's history says more: which node a fault hit, and which one leads. Each node has a row where that is known.
+A hunt's history also has the nodes of faults, and the leaders. Where these are known, each node has a row.
 """
 
 from __future__ import annotations
@@ -20,16 +21,17 @@ from linearizability.rules.rule import Anomaly, Found, Weight
 
 NANOSECONDS_A_US = 1000
 MOST_OPERATIONS = 20_000
-"""Of a longer history those are shown that are nearest to the first witness, and all witnesses."""
+"""The most operations on the page. Of a longer history it shows the witnesses first, then the operations nearest to the first
+one."""
 
 ENDS_A_NODE = ("kill", "stop", "power-loss", "power-loss-journal")
 """Faults after which the node does not run until they are healed."""
 NOTES = "notes"
-"""The row of what a hunt noted."""
+"""The row of a hunt's notes."""
 
 
 def run_of(history: History, judgement: Judgement) -> Run:
-    """A run of which only the clients' history is known: an operation's begin and its end are its events."""
+    """The run of a history: the begins and ends of operations, and the marks, are its events."""
     everything = operations_of(history, judgement)
     operations = _nearest(everything)
     marks = [(mark["time"] // NANOSECONDS_A_US, mark) for mark in history.marks]
@@ -57,7 +59,7 @@ def run_of(history: History, judgement: Judgement) -> Run:
 
 
 def _samples(mark: dict[str, Any], nodes: list[int], partitions: list[str]) -> list[Sample]:
-    """What a mark says of the nodes; the number of the event is put in later."""
+    """The states of nodes that a mark reports. The caller sets the number of the event."""
     if mark["f"] in ("fault", "heal") and mark.get("name") in ENDS_A_NODE and "node" in mark:
         return [Sample(0, _name(mark["node"]), NODE, DOWN if mark["f"] == "fault" else "up")]
     if mark.get("leader") not in nodes:
@@ -71,7 +73,7 @@ def _samples(mark: dict[str, Any], nodes: list[int], partitions: list[str]) -> l
 
 
 def _place(mark: dict[str, Any]) -> tuple[str, str]:
-    """A fault is drawn through all rows; what a hunt noted has a row of its own."""
+    """The source and target of a mark: a hunt's notes have their own row, all others belong to the world."""
     return (NOTES, NOTES) if mark["f"] == "note" else (WORLD, WORLD)
 
 
@@ -94,7 +96,7 @@ def write_page(folder: Path, judgement: Judgement) -> Path:
 
 
 def operations_of(history: History, judgement: Judgement) -> list[Operation]:
-    """All operations of a history, by when they began."""
+    """All operations of a history, ordered by their begin."""
     witnesses = {number for item in judgement.findings for one in item.anomalies for number in one.operations}
     found = sorted(events.operations_of(history).values(), key=lambda each: each.invoked)
     return [
@@ -112,9 +114,9 @@ def operations_of(history: History, judgement: Judgement) -> list[Operation]:
 
 
 def worst_of(history: History, judgement: Judgement) -> tuple[str, str, tuple[str, int] | None]:
-    """The rule of an anomaly, what was found, and the record that it names.
+    """The rule, the text and the record of the worst anomaly.
 
-    Anomalies come first that the contract does not permit, then those that name a record.
+    Anomalies that the contract does not permit come first, then violations, then those that name a record.
     """
     found = [(item, one) for item in judgement.findings for one in item.anomalies]
     if not found:
@@ -131,7 +133,7 @@ def _doubt(found: tuple[Found, Anomaly]) -> tuple[bool, bool, bool]:
 
 
 def _words(mark: dict[str, Any]) -> str:
-    """A mark without what every mark has; a note's text says all of it."""
+    """A mark as text, without the fields that every mark has; of a note only its text."""
     if mark["f"] == "note" and "text" in mark:
         return f"note {mark['text']}"
     return " ".join(str(value) for name, value in mark.items() if name not in ("type", "n", "time"))
@@ -144,7 +146,7 @@ def records_of(mops: Iterable[dict[str, Any]]) -> dict[str, list[int]]:
         records: Any = mop.get("records") or {}
         if isinstance(mop.get("offset"), int):
             found.setdefault(str(mop.get("key")), []).append(mop["offset"])
-        if not isinstance(records, dict):  # a replica's, or an importer's list of mappings
+        if not isinstance(records, dict):  # a list of mappings, from a replica or an importer
             continue
         for key, pairs in records.items():
             found.setdefault(str(key), []).extend(pair[0] for pair in pairs if isinstance(pair[0], int))

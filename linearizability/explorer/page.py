@@ -1,7 +1,7 @@
 """A run as one page that plays it: nodes and clients as rows over time, messages as arrows, faults as marks.
 
-A record that is followed, by partition and offset, shows which replicas have it, in which epoch it was written, when a
-replica loses it or holds another in its place, and which operations sent or read it.
+The page can follow a record, by partition and offset. It then shows which replicas have it, its leader epoch, when a replica
+loses or replaces it, and which operations sent or read it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from typing import NamedTuple
 PAGE = Path(__file__).with_name("explorer.html")
 EXPLORER_FILE = "explorer.html"
 WORLD = "world"
-"""Source of an event that is no participant's, as a fault."""
+"""The source of an event without a participant, for instance a fault."""
 NEVER = -1
-"""The end of an operation that did not end."""
+"""The end time of an operation that did not end."""
 DOWN = "down"
 NODE = ""
-"""The partition's name in the row that says whether the node runs."""
+"""The partition's name in samples of the node itself: up or down."""
 
 
 class Event(NamedTuple):
-    """A message between two participants, or what happens at one (then source and target are the same)."""
+    """A message between two participants, or an event at one (then source and target are the same)."""
 
     time_us: int
     source: str
@@ -37,7 +37,7 @@ class Event(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A replica after an event, where it is not as before."""
+    """The changed state of a replica after an event."""
 
     event: int
     """The number of events until then."""
@@ -49,7 +49,7 @@ class Sample(NamedTuple):
     high_watermark: int = -1
     isr: tuple[int | str, ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()
-    """Which epoch wrote the log from which offset on."""
+    """Pairs of a leader epoch and its first offset in the log."""
 
 
 class Operation(NamedTuple):
@@ -68,7 +68,7 @@ class Operation(NamedTuple):
 
 @dataclass
 class Run:
-    """What the page shows. Events are in the order of time."""
+    """The content of the page. Events are in the order of time."""
 
     title: str
     events: Sequence[Event]
@@ -91,7 +91,7 @@ class Run:
 
 
 def page(run: Run) -> str:
-    """The page."""
+    """The HTML page of a run."""
     places = {name: number for number, name in enumerate(run.names)} | {WORLD: -1}
     texts: dict[str, int] = {}
     events = [

@@ -1,1 +1,1 @@
-"""What was found in releases of Apache Kafka, each in a folder of its own: a page, and what shows it."""
+"""Findings in releases of Apache Kafka, each in its own folder: a page, and a reproduction."""

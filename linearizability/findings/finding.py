@@ -1,4 +1,4 @@
-"""One finding: its folder's `finding.json`, and how it is reproduced."""
+"""One finding: its folder's `finding.json`, with the way to reproduce it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DESCRIPTION, PAGE = "finding.json", "README.md"
 
 
 class UnknownFinding(Exception):
-    """There is no finding of that name."""
+    """There is no finding with that name."""
 
 
 class Outcome(BaseModel):
-    """What a reproduction came to, on one target."""
+    """The outcome of a reproduction on one target."""
 
     verdict: Literal["shown", "not shown", "could not run"]
     target: str
@@ -26,7 +26,7 @@ class Outcome(BaseModel):
 
 
 class Reproduction(BaseModel):
-    """How a finding is shown."""
+    """The way to reproduce a finding."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,26 +35,26 @@ class Reproduction(BaseModel):
     arguments: list[str] = []
     """The test's file, the requirement, or the hunt's options."""
     shows: list[str] = []
-    """What is part of the requirement's line, or which rule the hunt's verdict names, where the finding is shown."""
+    """A part of the requirement's line, or a rule in the hunt's verdict, that shows the finding."""
     suffix: str = ""
-    """What is put behind `kafka:VERSION` where the target does not say how many nodes it has."""
+    """The suffix of `kafka:VERSION` where the target has no number of nodes."""
 
 
 class Finding(BaseModel):
-    """What is known of one finding, beside its page."""
+    """The facts about one finding, beside its page."""
 
     model_config = ConfigDict(extra="forbid")
 
     title: str
     happens: str
-    """What happens to a user, in one sentence."""
+    """The effect on a user, in one sentence."""
     releases: list[str]
-    """Where it was shown; the first is the target unless another is given."""
+    """The releases where it was shown; the first is the default target."""
     status: str
     minutes: float = Field(description="how long the reproduction takes, about")
     reproduction: Reproduction
     outcomes: list[Outcome] = []
-    """Runs that are kept."""
+    """The stored runs of its reproduction."""
 
 
 def names() -> list[str]:
@@ -62,7 +62,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Finding:
-    """Errors: UnknownFinding."""
+    """The finding with this name. Errors: UnknownFinding."""
     folder = name.replace("-", "_")
     if folder not in names():
         raise UnknownFinding(f"{name!r} is none of {', '.join(names())}")

@@ -1,4 +1,4 @@
-"""Questions to the nodes of a target about their metadata quorum: for the reproductions of findings."""
+"""Requests to the nodes of a target about their metadata quorum, for the reproductions of findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ FEATURE, LEVEL, UPGRADE = "kraft.version", 1, 1
 
 
 def several_nodes(target: Target) -> ClusterTarget:
-    """The target, once one of its nodes leads. Errors: TargetError where it is no cluster of several, or none leads."""
+    """Wait until a node leads, and return the target. Errors: TargetError where it is no cluster of several nodes, or none
+    leads."""
     if not isinstance(target, ClusterTarget) or target.size < 2:
         raise TargetError(f"{target.spec} is no cluster of several nodes that is started here")
     if not await_true(lambda: leader(target) != NO_NODE, LEADS_WITHIN_S):
@@ -30,7 +31,7 @@ def several_nodes(target: Target) -> ClusterTarget:
 
 
 def keep_voters_in_the_log(target: ClusterTarget) -> bool:
-    """Raise kraft.version, and say whether the voters are in the log."""
+    """Whether the voters are in the log; requests a higher kraft.version where they are not."""
     known = voters(target)
     if known and NO_UUID not in known.values():
         return True
@@ -40,7 +41,7 @@ def keep_voters_in_the_log(target: ClusterTarget) -> bool:
 
 
 def leader(target: ClusterTarget) -> int:
-    """The node that says that it leads; NO_NODE where none does."""
+    """The first node that reports that it leads; NO_NODE where none does."""
     return next((node.id for node in target.nodes if described(target, node.id) is not None), NO_NODE)
 
 
@@ -51,13 +52,13 @@ def knows_what_is_committed(target: ClusterTarget) -> bool:
 
 
 def voters(target: ClusterTarget) -> dict[int, UUID]:
-    """The voters and their directories, as the leader describes them."""
+    """Voter -> its directory id, from the leader's DescribeQuorum; empty without a leader."""
     found = described(target, leader(target))
     return {} if found is None else {each.replica_id: each.replica_directory_id for each in found.current_voters}
 
 
 def described(target: ClusterTarget, node: int) -> Any:
-    """What a node that leads the quorum says of it; None where it does not lead, or does not answer."""
+    """The quorum's partition from a node's DescribeQuorum; None where the node does not lead, or does not answer."""
     found = answer(target, node)
     if found is None or not found.topics or found.topics[0].partitions[0].error_code:
         return None
@@ -65,21 +66,21 @@ def described(target: ClusterTarget, node: int) -> Any:
 
 
 def remove(target: ClusterTarget, leader: int, removed: int, directory: UUID) -> str:
-    """Ask the leader to remove a voter: the answer's error."""
+    """Ask the leader to remove a voter, and return the name of the error."""
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=removed, voter_directory_id=directory)
     found = ask(target, leader, request)
     return "no answer" if found is None else name_of(found.error_code)
 
 
 def answer(target: ClusterTarget, node: int) -> Any:
-    """What a node answers when it is asked for its quorum, an error too; None where there is no answer."""
+    """A node's DescribeQuorum response, also an error; None where there is none."""
     partition = DescribeQuorumRequest.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return ask(target, node, DescribeQuorumRequest(topics=[topic]))
 
 
 def ask(target: ClusterTarget, node: int, request: Any, within_s: float = 10.0) -> Any:
-    """The answer of a node's controller; None where there is none in time."""
+    """The response of a node's controller; None where there is none in time."""
     if node == NO_NODE or not target.running(node):
         return None
     member = target.member(node)

@@ -1,4 +1,4 @@
-"""What a partition holds, as an unmodified consumer reads it: for the reproductions of findings."""
+"""Read a partition by an unmodified consumer, for the reproductions of findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carry out a finding's reproduction, and say whether it was shown: three-valued, for what did not run shows nothing."""
+"""Run a finding's reproduction. The outcome has three values: a reproduction that did not run shows nothing."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ RELEASES = "TIDEGAUGE_RELEASES"
 KEPT_LINES = 30
 
 Seen = tuple[bool | None, list[str]]
-"""Whether it was shown (None: nothing was judged), and what was seen."""
+"""Whether the finding was shown (None: nothing was judged), and the observations."""
 
 
 def reproduce(name: str, target: str = "") -> Outcome:
-    """Errors: UnknownFinding."""
+    """Run the reproduction of a finding on a target. Errors: UnknownFinding."""
     finding = load(name)
     spec = target or f"kafka:{finding.releases[0]}"
     if spec.startswith("kafka:") and spec.count(":") == 1:
@@ -51,7 +51,7 @@ def _clients(name: str, finding: Finding, spec: str) -> Seen:
 
 
 def _test(name: str, finding: Finding, spec: str) -> Seen:
-    """A test that passes where the finding is shown. Only a failed assertion says that it is not."""
+    """Run a test that passes where the finding is shown. Only a failed assertion means that it is not shown."""
     file = REPOSITORY / finding.reproduction.arguments[0]
     if not spec.startswith("kafka:") or not file.is_file():
         return None, [
@@ -120,7 +120,7 @@ def _hunt(name: str, finding: Finding, spec: str) -> Seen:
 
 
 def _run(arguments: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """A program of ours; what it says of its progress goes to standard error."""
+    """Run a Python command of ours; its standard error goes to ours."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=REPOSITORY,

@@ -1,4 +1,4 @@
-"""Wait for what a reproduction looks for."""
+"""Wait until a condition of a reproduction holds."""
 
 import time
 from collections.abc import Callable
@@ -7,7 +7,7 @@ BETWEEN_LOOKS_S = 0.5
 
 
 def await_true(condition: Callable[[], bool], within_s: float) -> bool:
-    """Whether a condition became true in time, looked at twice a second."""
+    """Whether a condition becomes true in time; checks it twice a second."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         if condition():

@@ -1,4 +1,4 @@
-"""What the drivers of transactions and groups have in common: the coordinator is moved to the broker of the script."""
+"""The common part of the drivers of transactions and groups: it moves the coordinator to the script's broker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every driver does: it starts one step after the other, waits until each is taken, and stops at the first that is not.
+"""The base of all drivers: it starts one step after the other, waits until each is taken, and stops at the first that is not.
 
 A step counts as taken once the cluster's state shows it, also where it was taken together with an earlier step. The
-subclasses say what causes a step and which messages must wait for it.
+subclasses define the cause of each step, and the messages that must wait for it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Driver(ABC, Generic[S]):
         """A node has traced an action of the specification."""
 
     def _prepare(self, step: S) -> None:
-        """Do what must be done before a step may be taken, then begin it."""
+        """Meet the preconditions of a step, then begin it."""
         self._begin_step(step)
 
     @abstractmethod

@@ -49,7 +49,7 @@ class GroupDriver(CoordinatorDriver[GroupStep]):
         """Traced actions that no step of the script has matched yet."""
         self._joined: set[str] = set()
         self._left: dict[str, Any] = {}
-        """Each member's epoch, assignment and revocations after its last heartbeat."""
+        """Member -> its epoch, assignment and revocations after its last heartbeat."""
         numbers = range(len(script.partitions))
         self._namings = [dict(zip(script.partitions, order, strict=True)) for order in permutations(numbers)]
         """The bijections from the specification's partition names to indexes that the trace has not excluded."""

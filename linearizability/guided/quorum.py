@@ -40,7 +40,7 @@ class QuorumDriver(QuorumHolds):
         self._reached: dict[tuple[int, int], tuple[int, int]] = {}
         """A leader and a voter -> the leader's epoch, and the end of the voter's log that a fetch has reported to it."""
         self._answered_in: dict[int, int] = {}
-        """Voter -> the epoch in which its leader last answered it: the voter takes that leader for alive."""
+        """Voter -> the epoch in which its leader last answered it: the voter treats that leader as alive."""
         self._before = (0, 0, 0)
         """Epoch, log end offset and high watermark of the step's voter when the step began."""
 
@@ -117,7 +117,7 @@ class QuorumDriver(QuorumHolds):
     def _on_made(self, step: NodeStep) -> None:
         self._unclaimed[step.action, step.broker] -= 1
 
-    # ---- what has happened
+    # ---- traced actions
 
     def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
         if row.get("partition") != f"{METADATA_TOPIC}-0":

@@ -1,6 +1,6 @@
 """Which messages between voters wait while a cluster is driven through a script of the metadata quorum.
 
-One connection carries a voter's requests to another in order, so a step also lets pass what comes before its own message.
+One connection carries a voter's requests to another in order, so a step also lets earlier messages pass.
 A response that carries a newer epoch is a step of its own (LearnEpoch).
 """
 
@@ -67,7 +67,7 @@ class QuorumHolds(Driver[NodeStep]):
         return message.asker == follower and message.asked != leader
 
     def _carries_epoch(self, message: Message) -> bool:
-        """Whether the step is that one of the two voters learns the other's epoch, from its request or its response."""
+        """Whether in this step one of the two voters learns the other's epoch, from its request or its response."""
         step = self._due
         if step is None or step.action != "LearnEpoch":
             return False

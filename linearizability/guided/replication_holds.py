@@ -69,7 +69,7 @@ class ReplicationHolds(Progress):
         return waited_us < IDLE_MS * MICROSECONDS_A_MS or not self._is_idle(message)
 
     def _is_idle(self, message: Message) -> bool:
-        """Whether a fetch changes nothing that its leader knows."""
+        """Whether a fetch would change nothing in its leader's state."""
         leader = self._replica(message.asked)
         leading = leader.leading if leader is not None else None
         progress = leading.followers.get(NodeId(message.asker)) if leading is not None else None
@@ -147,7 +147,7 @@ HOLDS: dict[str, Callable[[ReplicationHolds, Message], bool]] = {
 
 
 def _partition_of(topics: Any) -> Any:
-    """The only partition of a fetch, or of the answer to one; None where it says nothing of it."""
+    """The only partition of a fetch request or response; None where it has none."""
     return next((partition for topic in topics for partition in topic.partitions), None)
 
 

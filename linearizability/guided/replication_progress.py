@@ -1,4 +1,4 @@
-"""How far a driven partition has come: what in its state shows that a step of replication was taken."""
+"""The progress of a driven partition: the parts of its state that show that a step of replication was taken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Decision(NamedTuple):
     """A change of the partition by the controller."""
 
     end: int
-    """Where it ends in the metadata log."""
+    """The end of its record in the metadata log."""
     leader: int
     isr: frozenset[int]
     replicas: frozenset[int]

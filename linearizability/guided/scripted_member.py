@@ -1,5 +1,5 @@
-"""A scripted member of a consumer group (KIP-848): its driver (`groups.py`) says when it sends a heartbeat, and whether it
-applies a response that has come or drops it.
+"""A scripted member of a consumer group (KIP-848): its driver (`groups.py`) decides when it sends a heartbeat, and whether it
+applies or drops a response.
 """
 
 from __future__ import annotations

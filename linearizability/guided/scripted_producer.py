@@ -1,4 +1,4 @@
-"""A scripted producer: its driver says to which node it sends a record, and when it sends one again."""
+"""A scripted producer: its driver decides to which node it sends a record, and when it repeats one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scripted transactional producer: its driver (`transactions.py`) says what it sends, and when.
+"""A scripted transactional producer: its driver (`transactions.py`) decides its requests, and when it sends them.
 
 As in the specification, a write is on its way until the driver lets it arrive or gives it up: so writes may be late. A
 request to the coordinator is sent again until it has a final response.

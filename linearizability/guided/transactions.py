@@ -1,8 +1,8 @@
 """The driver of transactions: takes a transactional id, its coordinator and the leaders of its partitions through a script.
 
 Each is on a broker of its own. The messages between them wait for their steps: the verification by which a leader adds a
-partition to a transaction before it appends (KIP-890), the coordinator's markers, and the responses to both. The scripted
-client sends a request when the driver says so. So a write may arrive after its transaction, and markers are written singly.
+partition to a transaction before it appends (KIP-890), the coordinator's markers, and the responses to both. The driver
+decides when the scripted client sends a request. So a write may arrive after its transaction, and markers are written singly.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class TransactionDriver(CoordinatorDriver[TransactionStep]):
             name = "AppendMarker" if "marker" in args else "AppendWrite"
             self._seen.add(Seen(name, self._topics[number], args.get("marker", "")))
 
-    # ---- what must wait
+    # ---- filtering messages
 
     def holds(self, message: Message) -> bool:
         """Whether a message must wait for a later step."""

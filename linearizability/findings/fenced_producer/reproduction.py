@@ -18,11 +18,11 @@ CLIENT_RELEASE = "4.3.1"
 TOPIC, TRANSACTIONAL_ID = "orders", "till"
 TIMEOUT_S = 30.0
 ANSWER = ">"
-"""What the answers of `Zombie.java` begin with; the other lines are the client's log."""
+"""The prefix of the answers of `Zombie.java`; other lines are the client's log."""
 
 
 class JavaProducer:
-    """`Zombie.java`, line by line."""
+    """Runs `Zombie.java`, one command line at a time."""
 
     def __init__(self, bootstrap: str, seen: list[str]) -> None:
         ensure_java()
@@ -39,7 +39,7 @@ class JavaProducer:
         self._seen = seen
 
     def does(self, line: str) -> str:
-        """How it went: `success`, after an offset where something was sent, or the name of the exception."""
+        """Execute a command. Returns `success`, after an offset for a send, or the name of the exception."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(line + "\n")
         answer = next((each[1:].strip() for each in self._process.stdout if each.startswith(ANSWER)), "it ended")
@@ -52,7 +52,7 @@ class JavaProducer:
 
 
 class NewerSession:
-    """librdkafka, which ends transactions in the way of before KIP-890."""
+    """librdkafka, which ends transactions as before KIP-890."""
 
     def __init__(self, bootstrap: str, seen: list[str]) -> None:
         self._producer = Producer(
@@ -73,7 +73,7 @@ class NewerSession:
         self.does("init", lambda: self._producer.init_transactions(TIMEOUT_S))
 
     def transact(self, value: str, *, committed: bool) -> str:
-        """One transaction of one record; how its end went."""
+        """Run one transaction of one record, and return the outcome of its end."""
         end = self._producer.commit_transaction if committed else self._producer.abort_transaction
         self.does("begin", self._producer.begin_transaction)
         self._producer.produce(TOPIC, value)
@@ -82,7 +82,7 @@ class NewerSession:
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     with open_target(spec, folder=folder) as target:
         create_topic(target.nodes, TOPIC, partitions=1, replication_factor=1, configs={})

@@ -1,4 +1,4 @@
-"""Of two voters the leader is removed while the other one is down, and falls; then both are started again (KIP-853)."""
+"""Of two voters the leader is removed while the other one is down, and is then killed; both are restarted (KIP-853)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.primitives import NO_NODE
 
 REMOVED_WITHIN_S = 1.0
-"""A leader appends the new voters as it receives the request; this is less than it leads on without the other voter."""
+"""How long to wait for a response: the leader appends the new voters at once, and leads longer than this without the other
+voter."""
 WAITS = "no answer yet"
 WITHIN_S = 60.0
-"""Within this time two voters that are there elect a leader; their election timeouts are of one or two seconds."""
+"""Within this time two running voters elect a leader; their election timeouts are one or two seconds."""
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     with open_target(spec, folder=folder) as target:
         if not isinstance(target, ClusterTarget) or target.size != 2:
@@ -50,7 +51,7 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
 
 
 def _asked_to_leave(target: ClusterTarget, leader: int, request: RemoveRaftVoterRequest) -> str:
-    """What came of the request: WAITS where it was received, and waits for the other voter."""
+    """The outcome of the request: WAITS where it got no response in time, as it waits for the other voter; else an error."""
     member = target.member(leader)
     try:
         with Wire.connect(member.node.host, member.controller_port) as wire:
@@ -66,7 +67,7 @@ def _asked_to_leave(target: ClusterTarget, leader: int, request: RemoveRaftVoter
 
 
 def _end_and_start(target: ClusterTarget, seen: list[str]) -> bool:
-    """Kill what runs, start both nodes, and wait for a leader."""
+    """Kill the running nodes, start both, and wait for a leader. Returns whether one leads."""
     for node in target.nodes:
         if target.running(node.id):
             target.kill(node.id)

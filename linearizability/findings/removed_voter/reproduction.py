@@ -1,4 +1,4 @@
-"""Of three voters one that stands still is removed, and goes on while a BeginQuorumEpoch waits for it (KIP-853)."""
+"""Of three voters a frozen one is removed, and resumes while a BeginQuorumEpoch waits for it (KIP-853)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from reference.protocol.errors import ErrorCode, name_of
 
 WITHIN_S = 60.0
 STANDS_STILL_S = 2.2
-"""A leader sends BeginQuorumEpoch each second, and waits two seconds for the answer."""
+"""A leader sends BeginQuorumEpoch each second, and waits two seconds for the response."""
 ENDS_WITHIN_S = 10.0
 ATTEMPTS = 3
-"""On a busy machine the answer may come later than the leader waits for it."""
+"""On a busy machine the response may come after the leader's timeout."""
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     for attempt in range(ATTEMPTS):
         shown, lines = _attempt(spec, folder / str(attempt))
@@ -55,7 +55,8 @@ def _attempt(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
 
 
 def _remove_as_it_stands_still(target: ClusterTarget, leader: int, removed: int, directory: UUID) -> tuple[float, str]:
-    """Pause a voter until a BeginQuorumEpoch waits for it, remove it, and let it go on: how long it stood, and the answer."""
+    """Pause a voter until a BeginQuorumEpoch waits for it, remove it, and resume it. Returns the seconds of the pause, and
+    the error."""
     began = time.monotonic()
     target.pause(removed)
     try:

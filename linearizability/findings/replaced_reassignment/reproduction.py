@@ -1,4 +1,4 @@
-"""A reassignment that cannot end yet is replaced by one that takes back a replica which the first one added."""
+"""A reassignment that cannot complete yet is replaced by one without a replica that the first one added."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ BEFORE, FIRST, SECOND = [1, 2, 3], [2, 4, 5], [2, 3, 5]
 DEAD = 5
 WITHIN_S = 60.0
 ENDS_WITHIN_S = 20.0
-"""Counted from when all replicas are in sync; without a replaced reassignment it ends in the same request."""
+"""The time from when all replicas are in sync; an ordinary reassignment completes at once."""
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     with open_target(spec, folder=folder, config={"broker.session.timeout.ms": "3000"}) as target:
         if not isinstance(target, ClusterTarget) or target.size < DEAD:

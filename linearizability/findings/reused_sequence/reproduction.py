@@ -20,14 +20,14 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "broker.session.timeout.ms": "30000",
 }
-"""So that transactions go on, and no replica leaves the ISR, while the topic's two nodes are frozen."""
+"""With these settings transactions proceed, and no replica leaves the ISR, while the topic's two nodes are frozen."""
 SOCKET_TIMEOUT_MS = 2000
-"""socket.timeout.ms of the producer, a minute by default: after it an unanswered request is to be sent again."""
+"""socket.timeout.ms of the producer, a minute by default: the time after which it repeats a request without a response."""
 SENT_WITHIN_S, GIVEN_UP_WITHIN_S = 3.0, 4.0
 
 
 class Session:
-    """The producer, and what its records came to."""
+    """The producer, and the outcomes of its records."""
 
     def __init__(self, bootstrap: str, seen: list[str]) -> None:
         self._producer = Producer(
@@ -44,14 +44,14 @@ class Session:
         self._producer.init_transactions(TIMEOUT_S)
 
     def send(self, value: str, within_s: float) -> None:
-        """Begin a transaction, and send a record; it may stay unanswered."""
+        """Begin a transaction, and send a record, which may get no response."""
         self._producer.begin_transaction()
         self._producer.produce(TOPIC, value, partition=0, on_delivery=self._delivered)
         left = self._producer.flush(within_s)
         self._seen.append(f"begin, send {value}: {'no answer yet' if left else 'answered'}")
 
     def end(self, *, committed: bool) -> None:
-        """Errors: KafkaException."""
+        """End the transaction. Errors: KafkaException."""
         (self._producer.commit_transaction if committed else self._producer.abort_transaction)(TIMEOUT_S)
         self._seen.append(f"{'commit' if committed else 'abort'}: success")
 
@@ -63,7 +63,7 @@ class Session:
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen = [f"librdkafka {libversion()[0]}"]
     with open_target(f"mixed:{spec}{f',broker={spec}' * 3}", folder=folder, config=SETTINGS) as target:
         session = Session(target.bootstrap, seen)

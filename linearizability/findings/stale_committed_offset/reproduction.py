@@ -1,4 +1,4 @@
-"""A group's coordinator is killed right after a commit was acknowledged: what librdkafka reads from the next one (KIP-848)."""
+"""A group's coordinator is killed right after it acknowledged a commit; librdkafka then reads from the next one (KIP-848)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ BROKERS = (2, 3, 4)
 SETTINGS = {"offsets.topic.num.partitions": "1"}
 ROUNDS, FIRST = 3, 1000
 PAUSED_AFTER_S = 5.0
-"""Before broker.session.timeout.ms is over: the follower is in sync when the leader is fenced, and its next fetch, which would
-move the high watermark of the next leader, comes some seconds later."""
+"""Less than broker.session.timeout.ms: the follower is in sync when the leader is fenced, and its next fetch, which would
+advance the next leader's high watermark, comes some seconds later."""
 SOCKET_TIMEOUT_MS = 2000
-"""By default a minute: so long the consumer would wait for the paused broker, which it may ask for the coordinator."""
+"""A minute by default: so long the consumer would wait for the paused broker when it asks that one for the coordinator."""
 READY_WITHIN_S, ANSWERED_WITHIN_S, RIGHT_WITHIN_S = 90.0, 30.0, 30.0
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen = [f"librdkafka {libversion()[0]}"]
     with open_target(f"mixed:{spec}{f',broker={spec}' * 3}", folder=folder, config=SETTINGS) as target:
         for topic, configs in ((TOPIC, {}), (OFFSETS, {"cleanup.policy": "compact"})):
@@ -41,7 +41,8 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
 
 
 def _read_after_kill(target: Target, offset: int, seen: list[str]) -> int | None:
-    """What is read first from the next coordinator, after the commit of an offset; None where there was no answer."""
+    """Commit an offset, kill the coordinator, and return the first offset from the next one; None where there was no
+    response."""
     reader = _consumer(target)
     if not await_true(lambda: _commits(reader, FIRST - 1) and _is_complete(target), READY_WITHIN_S):
         seen.append("the group has no coordinator, or a replica of its offsets is missing")
@@ -70,7 +71,7 @@ def _consumer(target: Target) -> Consumer:
         {
             "bootstrap.servers": target.bootstrap,
             "group.id": GROUP,
-            "isolation.level": "read_uncommitted",  # so that it asks without require_stable
+            "isolation.level": "read_uncommitted",  # makes it send OffsetFetch without require_stable
             "enable.auto.commit": False,
             "socket.timeout.ms": SOCKET_TIMEOUT_MS,
             "log_level": 0,
@@ -91,7 +92,7 @@ def _commits(consumer: Consumer, offset: int) -> bool:
 
 
 def _committed(consumer: Consumer, within_s: float) -> int | None:
-    """The offset that the coordinator answers, -1001 for none; None where none answers in time."""
+    """The committed offset from the coordinator, -1001 for none; None without a response in time."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         try:

@@ -1,4 +1,4 @@
-"""A replica truncates its log, and loses power: by unmodified clients, and a loss of power as the interposer makes it."""
+"""A replica truncates its log, and loses power: with unmodified clients, and a power loss by the interposer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SETTINGS = {"auto.leader.rebalance.enable": "false"}
 
 
 class Story:
-    """What happens to one partition with two replicas; the third node is the active controller."""
+    """The scenario for one partition with two replicas; the third node is the active controller."""
 
     def __init__(self, target: ClusterTarget, seen: list[str]) -> None:
         self.target = target
@@ -33,7 +33,7 @@ class Story:
         return partitions.get(0, PartitionView(-1, -1, (), ()))
 
     def await_state(self, what: str, holds: Callable[[PartitionView], bool]) -> None:
-        """Errors: TargetError."""
+        """Wait until the partition is in a state. Errors: TargetError."""
         until = time.monotonic() + WITHIN_S
         while not holds(view := self.view()):
             if time.monotonic() > until:
@@ -42,7 +42,7 @@ class Story:
         self.seen.append(what)
 
     def write(self, value: str, acks: str) -> int:
-        """The offset by which the record was acknowledged; -1 for an error."""
+        """Write a record, and return its acknowledged offset; -1 for an error."""
         offsets: list[int] = []
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -55,7 +55,8 @@ class Story:
         return offsets[-1] if offsets else -1
 
     def play(self) -> tuple[int, dict[int, str], dict[int, str]]:
-        """By which offset the last record was acknowledged, and what the log holds before and after the loss of power."""
+        """Play the scenario. Returns the last record's acknowledged offset, and the log's content before and after the power
+        loss."""
         target, first, second = self.target, self.first, self.second
         create_topic(
             target.nodes,
@@ -67,9 +68,9 @@ class Story:
         )
         self.write("a", "all")
         target.pause(second)
-        for value in ("b", "c"):  # the follower's fetch, which waits, may be answered by the first
+        for value in ("b", "c"):  # the first one may answer the follower's waiting fetch
             self.write(value, "1")
-        target.stop(first)  # it leads no more at once, and ends when the frozen follower is fenced
+        target.stop(first)  # it gives up its leadership at once, and ends when the frozen follower is fenced
         if target.exit_status(first) == -signal.SIGKILL:
             raise TargetError(f"node {first} did not end in good order, and may not have flushed its log")
         target.resume(second)
@@ -88,7 +89,7 @@ class Story:
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     target = open_target(spec, folder=folder, config=SETTINGS)
     if not isinstance(target, ClusterTarget):

@@ -25,7 +25,7 @@ RENOUNCES_WITHIN_S = 5.0
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     with open_target(spec, folder=folder) as opened:
         target = quorum.several_nodes(opened)
@@ -49,7 +49,7 @@ def _is_another(target: ClusterTarget, before: int) -> bool:
 
 
 def _asked(broker: Node, operation: int) -> str:
-    """What came of the request, which names a topic that does not exist."""
+    """Send the request, which names a topic that does not exist, and return the error."""
     table = IncrementalAlterConfigsRequest
     config = table.AlterableConfig(name="retention.ms", config_operation=operation, value="1")
     request = table(

@@ -1,4 +1,4 @@
-"""A broker is asked to add a voter one of whose listeners has no name (KIP-853)."""
+"""A broker is asked to add a voter with a nameless listener (KIP-853)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NEW_VOTER, DIRECTORY = 9, UUID(int=5)
 """There is no such node."""
 ANSWERED_WITHIN_S = 10.0
 ENDS_WITHIN_S = 20.0
-"""A broker sends the request again to the next controller, which ends then, too."""
+"""A broker repeats the request at the next controller, which then ends too."""
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     with open_target(spec, folder=folder) as opened:
         target = quorum.several_nodes(opened)
@@ -40,7 +40,7 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
 
 
 def _asked(broker: Node, name: str) -> str:
-    """What came of the request."""
+    """Send the request, and return the error."""
     listener = AddRaftVoterRequest.Listener(name=name, host="127.0.0.1", port=1)
     request = AddRaftVoterRequest(
         timeout_ms=1_000, voter_id=NEW_VOTER, voter_directory_id=DIRECTORY, listeners=[listener], cluster_id=None

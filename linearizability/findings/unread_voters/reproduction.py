@@ -1,4 +1,4 @@
-"""A controller whose log was cut does not read the voters below its old end, and leads by voters that were removed (KIP-853)."""
+"""A controller with a truncated log does not read the voters below its old end, and leads with removed voters (KIP-853)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from reference.protocol.messages.metadata import MetadataRequest
 WITHIN_S = 60.0
 ENDS_WITHIN_S = 20.0
 APPENDED_WITHIN_S = 1.0
-"""A leader appends as it receives the request; without followers it leads on for three seconds."""
+"""A leader appends as it receives the request; without followers it continues to lead for three seconds."""
 PARTITIONS = 1000
-"""As many records, beyond those that are written until the voters have changed."""
+"""The number of uncommitted records: more than are written until the voters have changed."""
 FETCH_OVER_S = 1.0
-"""A fetch waits half a second: after this no answer with new records is on its way to a node that stands still."""
+"""A fetch waits half a second: after this no response with new records is on its way to a frozen node."""
 UNCOMMITTED, ACKNOWLEDGED = "uncommitted", "acknowledged"
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     with open_target(spec, folder=folder) as target:
         if not isinstance(target, ClusterTarget) or target.size != 3:
             raise TargetError(f"{spec} is no cluster of three nodes that is started here")
@@ -45,11 +45,11 @@ class _Reproduction:
         self.seen: list[str] = []
         self.directories: dict[int, UUID] = quorum.voters(target)
         self.cut = quorum.leader(target)
-        """The node that leads first: its log is cut."""
+        """The first leader, whose log is truncated later."""
         self.others = sorted({*self.directories} - {self.cut})
 
     def run(self) -> tuple[bool | None, list[str]]:
-        """Whether the former leader leads by removed voters."""
+        """Whether the former leader leads with removed voters, and the observations."""
         if not self._append_alone() or not self._elect_another():
             return None, self.seen
         (last,) = [node for node in self.others if self._leads(node)]
@@ -73,7 +73,7 @@ class _Reproduction:
         return self._leads_by_removed_voters(last), self.seen
 
     def _append_alone(self) -> bool:
-        """Let the leader append what no other voter gets."""
+        """Let the leader append records that no other voter gets."""
         end = self._end(self.cut, self.cut)
         for node in self.others:
             self.target.kill(node)
@@ -85,7 +85,7 @@ class _Reproduction:
         return appended
 
     def _elect_another(self) -> bool:
-        """Let the others elect a leader while the first one stands still; then its log is cut."""
+        """Let the others elect a leader while the first one is frozen; then its log is truncated."""
         self.target.pause(self.cut)
         for node in self.others:
             self.target.restart(node, wait=False)
@@ -132,7 +132,7 @@ class _Reproduction:
         return said
 
     def _topic_error(self, node: int) -> str:
-        """What a broker answers that is asked for the acknowledged topic."""
+        """A broker's error for the acknowledged topic, from Metadata."""
         broker = self.target.member(node).node
         request = MetadataRequest(
             topics=[MetadataRequest.MetadataRequestTopic(name=ACKNOWLEDGED)], allow_auto_topic_creation=False
@@ -151,7 +151,7 @@ class _Reproduction:
         return found is not None and found.high_watermark >= 0
 
     def _end(self, leader: int, node: int) -> int:
-        """The end of a node's log, as the leader describes it; -1 where it does not."""
+        """The end of a node's log, from the leader's DescribeQuorum; -1 where it is not listed."""
         found = quorum.described(self.target, leader)
         replicas = [] if found is None else [*found.current_voters, *found.observers]
         return next((each.log_end_offset for each in replicas if each.replica_id == node), -1)

@@ -17,7 +17,7 @@ UNKNOWN_EPOCH = 0
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
-    """Errors: TargetError, WrongTarget."""
+    """Reproduce the finding. Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     with open_target(spec, folder=folder) as target:
         if not isinstance(target, ClusterTarget) or target.size != 1:

@@ -1,10 +1,10 @@
 """Two brokers, or two clusters, side by side under the same loads: rates, latencies, and the CPU that a request costs.
 
-Both run at once and are loaded in turn, case by case and round by round (A B A B …), so that a machine whose speed drifts slows
-both alike. With `until_steady` rounds go on until the rates of neither side move any more, and the last ones count: a JVM needs
-tens of seconds to be warm. What is quoted is the median of the rounds, and the ratio of the medians. The generator is a process
-of its own; the brokers' CPU is read from the system's accounting of their processes, all nodes together. On several nodes a
-topic has a replica on up to three of them, requests ask for acks=all, and min.insync.replicas is 2.
+Both run at once and are loaded in turn, case by case and round by round (A B A B …), so that a machine whose speed drifts
+slows both alike. With `until_steady` rounds continue until the rates of both sides are stable, and the last ones count: a JVM
+needs tens of seconds to be warm. The results are the medians of the rounds, and their ratios. The generator is a separate
+process; the CPU of all nodes together comes from the system's accounting. On several nodes a topic has a replica on up to
+three of them, requests ask for acks=all, and min.insync.replicas is 2.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from linearizability.targets.cluster import ClusterTarget, write_properties
 
 STEADY_ROUNDS = 3
 STEADY_WITHIN = 0.1
-"""The rates of so many rounds may differ by this share of their median."""
+"""Rates are steady when those of the last STEADY_ROUNDS rounds differ by at most this share of their median."""
 REPLICAS = 3
 ANSWERED_WITHIN_S = 60.0
 
@@ -36,7 +36,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: the cases, how often (at most, with `until_steady`), how long."""
+    """The cases, the number of rounds (the maximum with `until_steady`), and their duration."""
 
     cases: tuple[str, ...]
     rounds: int
@@ -44,15 +44,17 @@ class Plan:
     warmup_s: float
     until_steady: bool = False
     nodes: int = 1
-    """Of each side, where its name does not say it."""
+    """The nodes of each side, where its name has no number."""
     protocol: str = "PLAINTEXT"
-    """Between the generator and both sides, and between brokers."""
+    """The security protocol of clients and between brokers."""
 
 
 def measure(target: ClusterTarget, case: str, plan: Plan) -> dict[str, Any]:
-    """One case on one broker; the topic is deleted after the CPU was read. Errors: RuntimeError with what the generator said."""
+    """Measure one case on one broker, and delete its topic afterwards. Errors: RuntimeError with the generator's last line."""
     replicas = min(REPLICAS, len(target.nodes))
-    bootstrap = ",".join(member.node.address for member in target.members)  # tunnels would be measured, too
+    bootstrap = ",".join(
+        member.node.address for member in target.members
+    )  # not the tunnels, which would be measured too
     command = [sys.executable, "-m", "linearizability.bench.load", bootstrap, case]
     command += [str(plan.seconds), str(plan.warmup_s), str(replicas)]
     if target.listener:
@@ -98,13 +100,13 @@ def median_of(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def is_steady(rates: Sequence[float]) -> bool:
-    """Whether the rates of the last rounds differ so little that the broker is warm and the machine quiet."""
+    """Whether the rates of the last rounds differ little, so that the broker is warm and the machine idle."""
     last = rates[-STEADY_ROUNDS:]
     return len(last) == STEADY_ROUNDS and max(last) - min(last) <= STEADY_WITHIN * statistics.median(last)
 
 
 def compare(subject: str, against: str, plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Measure both brokers; gives the table that is saved as JSON, and says whether it is whole (`until_interrupted`).
+    """Measure both brokers, and return the table for JSON, with a mark where it is incomplete (`until_interrupted`).
 
     Errors: TargetError, RuntimeError.
     """
@@ -136,7 +138,7 @@ def compare(subject: str, against: str, plan: Plan, folder: Path, progress: Prog
 
 
 def _refuse_clusters(plan: Plan, targets: Iterable[ClusterTarget]) -> None:
-    """Groups are loaded on the node that all connect to. Errors: TargetError."""
+    """Refuse group cases on several nodes, as their load connects to one node only. Errors: TargetError."""
     grouped = [case for case in plan.cases if ALL_CASES[case].client in ("commit", "rebalance")]
     for target in targets:
         if grouped and len(target.nodes) > 1:

@@ -1,8 +1,8 @@
-"""The brokers that a benchmark measures: started as their own projects start them, and read from the system's accounting.
+"""The brokers of a benchmark: started as their own projects start them, and measured by the system's accounting.
 
 Everywhere else Kafka's nodes are made small (`targets/kafka.py`): a heap of 256 MB, one garbage collector thread, and only
-the first of the JVM's two compilers. That is right for thousands of short runs and would be unfair here, so a benchmark gives
-Kafka the options of its own start script, and its default threads and buffers.
+the first of the JVM's two compilers. That suits thousands of short runs and would be unfair here, so a benchmark uses the
+options of Kafka's start script, and its default threads and buffers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEFAULT_BROKER = {
     "num.io.threads": "8",
     "background.threads": "10",
 }
-"""Kafka's own defaults, where a small target has less."""
+"""Kafka's defaults of the properties that small targets reduce."""
 
 
 def open_for_bench(
@@ -35,7 +35,7 @@ def open_for_bench(
     nodes: int | None = None,
     protocol: str = "PLAINTEXT",
 ) -> ClusterTarget:
-    """The target, not yet started; Kafka with the memory, compiler and threads that it has by default. Errors: TargetError."""
+    """The target, not yet started; Kafka with its default memory, compilers and threads. Errors: TargetError."""
     from linearizability.targets.kafka import KafkaCluster
 
     target: Target = open_target(spec, folder=folder, config=config, nodes=nodes, protocol=protocol)
@@ -48,7 +48,7 @@ def open_for_bench(
 
 
 def process_ids(target: ClusterTarget) -> list[int]:
-    """The processes of all nodes. Errors: TargetError where one does not run."""
+    """The pids of all nodes. Errors: TargetError where one does not run."""
     processes = [target.member(node.id).process for node in target.nodes]
     ended = [process for process in processes if process.pid is None]
     if ended:
@@ -69,7 +69,7 @@ def cluster_cpu_seconds(target: ClusterTarget) -> float:
 
 
 def resident_mb(pid: int) -> float:
-    """Megabytes of memory that a process holds."""
+    """The resident memory of a process, in MiB."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -77,10 +77,10 @@ def resident_mb(pid: int) -> float:
 
 
 def cluster_resident_mb(target: ClusterTarget) -> float:
-    """Megabytes of all nodes together."""
+    """The resident memory of all nodes together, in MiB."""
     return sum(map(resident_mb, process_ids(target)))
 
 
 def descriptors(pid: int) -> int:
-    """Open files and sockets of a process."""
+    """The number of open files and sockets of a process."""
     return len([*Path(f"/proc/{pid}/fd").iterdir()])

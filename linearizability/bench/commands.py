@@ -32,7 +32,7 @@ app = typer.Typer(
 
 ENGINE_ERROR = 3
 STEADY_AT_LAST = 30
-"""Rounds, after which a broker is measured as it is."""
+"""The most rounds with --until-steady, after which the results count also where they are not steady."""
 
 app.command(
     "history",
@@ -157,7 +157,7 @@ def transactions(
 
 
 def _chosen(wanted: list[str] | None, known: list[str], kind: str = "case") -> list[str]:
-    """What was asked for, each once, or all. Errors: BadParameter."""
+    """The wanted names without duplicates, or all known ones. Errors: BadParameter."""
     unknown = [name for name in wanted or () if name not in known]
     if unknown:
         raise typer.BadParameter(f"there is no {kind} '{unknown[0]}'; there are: {', '.join(known)}")
@@ -193,7 +193,7 @@ def _compare(kind: str, target: str, against: str, plan: Plan, record: bool, jso
 
 
 def show(table: dict[str, object]) -> None:
-    """The comparison as a table."""
+    """Print the comparison as a table."""
     from rich.console import Console
     from rich.table import Table
 

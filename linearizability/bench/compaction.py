@@ -1,8 +1,8 @@
 """Compaction side by side: how fast two brokers compact the same log.
 
-A log is filled while its topic keeps everything; then the topic is set to compact, and the clock runs until the broker's
-own `cleaner-offset-checkpoint` says that all closed segments are clean. Both brokers run at once and are measured in turn;
-what is quoted is the median of the rounds. The broker's CPU is that of its process between the two moments.
+A log is filled while its topic keeps everything; then the topic is set to compact, and the time counts until the broker's
+`cleaner-offset-checkpoint` shows that all closed segments are clean. Both brokers run at once and are measured in turn; the
+result is the median of the rounds. The broker's CPU is that of its process in the same time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ COMPACTION_TIMEOUT_S = 300.0
 
 @dataclass(frozen=True)
 class Case:
-    """What the log holds: records of a size, of which each key has about `copies`."""
+    """The content of the log: records of a size, with about `copies` for each key."""
 
     record_bytes: int
     copies: int
@@ -79,7 +79,7 @@ def batches(case: Case, total_bytes: int) -> list[bytes]:
 
 
 def configure(connection: LoadConnection, topic: str, **configs: str) -> None:
-    """Set configurations of a topic; underlines stand for dots."""
+    """Set configurations of a topic; underscores in names stand for dots."""
     change = IncrementalAlterConfigsRequest.AlterableConfig
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=TOPIC_RESOURCE,
@@ -95,7 +95,7 @@ def configure(connection: LoadConnection, topic: str, **configs: str) -> None:
 
 
 def fill(connection: LoadConnection, topic: str, data: list[bytes]) -> int:
-    """Produce everything; gives the offset of the last batch."""
+    """Produce all batches, and return the base offset of the last one."""
     last = 0
     for batch in data:
         answer = connection.call(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch, acks=-1))
@@ -107,7 +107,7 @@ def fill(connection: LoadConnection, topic: str, data: list[bytes]) -> int:
 
 
 def measure(target: ClusterTarget, case: Case, data: list[bytes]) -> dict[str, float]:
-    """One compaction on one broker. Errors: RuntimeError, TimeoutError."""
+    """Measure one compaction on one broker. Errors: RuntimeError, TimeoutError."""
     from linearizability.bench.brokers import cpu_seconds, process_ids
 
     (pid,) = process_ids(target)
@@ -123,7 +123,7 @@ def measure(target: ClusterTarget, case: Case, data: list[bytes]) -> dict[str, f
     closed, active = sum(path.stat().st_size for path in logs[:-1]), int(logs[-1].stem)
     if not 0 < active <= last:
         raise RuntimeError(f"{target.spec} has no closed segment of {topic}")
-    time.sleep(1.0)  # what was written is flushed
+    time.sleep(1.0)  # let the broker flush the writes
     cpu, began = cpu_seconds(pid), time.monotonic()
     configure(connection, topic, cleanup_policy="compact")
     wanted = f"{topic} 0 {active}"
@@ -150,7 +150,7 @@ def compare(
     folder: Any,
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Measure both brokers; gives the table that is saved as JSON."""
+    """Measure both brokers, and return the table for JSON."""
     from linearizability.bench.brokers import open_for_bench
 
     table: dict[str, Any] = {"subject": subject, "against": against, "megabytes": megabytes, "rows": []}
@@ -227,7 +227,7 @@ def compaction(
 
 
 def show(table: dict[str, Any]) -> None:
-    """The comparison as a table."""
+    """Print the comparison as a table."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""Comparisons with Kafka that are kept: a table for each subject and protocol, in `reference/SPEED.md`, and one picture of all.
+"""The stored comparisons with Kafka: a table for each subject and protocol, in `reference/SPEED.md`, and one picture of all.
 
 `tidegauge bench broker`, `groups`, `transactions` and `compaction` store their rows with `--record`; a row replaces the one of
 the same load. All figures of a row are medians of rounds that were measured in turn, in one run.
@@ -29,17 +29,17 @@ Recorded = Annotated[bool, typer.Option("--record", help="Keep the rows, and wri
 
 @dataclass(frozen=True)
 class Row:
-    """One load."""
+    """The results of one load."""
 
     load: str
     ours: float
     theirs: float
     unit: str
-    """Of both rates: requests, records, commits, rebalances or transactions a second, or megabytes."""
+    """The unit of both rates: `/s` (requests, commits, rebalances or transactions), or `MB/s`."""
     rate_ratio: float
     cpu_ratio: float
     p99_ratio: float | None
-    """None where no request is waited for."""
+    """None for compaction, which has no requests."""
     steady: bool
     """Whether the rates of the rounds differ by less than a tenth, on both sides."""
     date: str
@@ -56,12 +56,12 @@ class Comparison:
 
     @property
     def name(self) -> str:
-        """As the part of the page is called."""
+        """The name of the comparison's part of the page."""
         return f"{self.subject}, {self.security}"
 
 
 def read(store: Path = STORE) -> dict[str, Comparison]:
-    """The kept comparisons by name; none where there is no such file. Errors: OSError, ValueError."""
+    """The stored comparisons by name; empty where there is no such file. Errors: OSError, ValueError."""
     if not store.exists():
         return {}
     found = [Comparison(**each | {"rows": _rows(each["rows"])}) for each in json.loads(store.read_text())]
@@ -75,7 +75,7 @@ def _rows(kept: Iterable[Mapping[str, Any]]) -> dict[str, Row]:
 def record(
     measured: Mapping[str, Any], date: str, *, store: Path = STORE, page: Path = PAGE, picture: Path = PICTURE
 ) -> None:
-    """Keep what `bench.broker.compare` or `bench.compaction.compare` gave, and write page and picture again.
+    """Store the result of `bench.broker.compare` or `bench.compaction.compare`, and update page and picture.
 
     Errors: OSError, ValueError where the page has no part for this subject.
     """
@@ -92,7 +92,7 @@ def record(
 
 
 def keep(measured: Mapping[str, Any]) -> None:
-    """`record` for a command. Errors: typer.Exit, after a line that says why nothing was written."""
+    """Call `record` for a command. Errors: typer.Exit, after a line with the reason why nothing was written."""
     try:
         record(measured, datetime.date.today().isoformat())
     except (OSError, ValueError) as error:
@@ -101,7 +101,7 @@ def keep(measured: Mapping[str, Any]) -> None:
 
 
 def write(comparisons: Mapping[str, Comparison], store: Path = STORE) -> None:
-    """Keep comparisons, a row a line, so that a change of one is one line of a difference. Errors: OSError."""
+    """Store comparisons with one line for each row, so that a changed row is one line of a diff. Errors: OSError."""
     texts = []
     for each in comparisons.values():
         head = json.dumps({"subject": each.subject, "against": each.against, "security": each.security})

@@ -24,12 +24,12 @@ from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT = 10, 11, 12, 14, 8
 FIND_COORDINATOR_VERSION, JOIN_VERSION, HEARTBEAT_VERSION, SYNC_VERSION, COMMIT_VERSION = 3, 5, 3, 3, 8
 METADATA_BYTES = 100
-"""What a member says of itself, and what it is assigned: opaque to the coordinator."""
+"""The size of a member's metadata and assignment, which are opaque to the coordinator."""
 HEARTBEAT_EVERY_S = 0.01
 
 
 def await_coordinator(connection: LoadConnection, group: str) -> None:
-    """Ask until the group's coordinator serves: the first question brings the internal topic about. Errors: TimeoutError."""
+    """Wait until the group's coordinator serves: the first FindCoordinator creates the internal topic. Errors: TimeoutError."""
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         found = connection.call(
@@ -49,7 +49,7 @@ def await_coordinator(connection: LoadConnection, group: str) -> None:
 def commit_offsets(
     connection: LoadConnection, topic: str, partitions: int, in_flight: int, seconds: float
 ) -> tuple[int, list[int]]:
-    """Commit the same offsets again and again."""
+    """Commit the same offsets repeatedly. Returns the number of requests, and their latencies."""
     group = f"group-of-{topic}"
     await_coordinator(connection, group)
     body = commit_request(group, dict.fromkeys(((topic, index) for index in range(partitions)), 7))
@@ -66,18 +66,18 @@ def commit_offsets(
 
 @dataclass
 class Member:
-    """One member of the group, on a connection of its own."""
+    """One member of the group, with its own connection."""
 
     connection: LoadConnection
     said: ClassicMember
     settled_in: int = -1
-    """The last generation in which it knows its assignment."""
+    """The last generation in which the member received its assignment."""
     is_leader: bool = False
     others: list[str] = field(default_factory=list)
 
     def join(self, asked: Callable[[], None]) -> None:
-        """Calls `asked` when the request is on its way, which the group's others then see. Errors: RuntimeError."""
-        for _ in range(2):  # the first answer may only give an id
+        """Send JoinGroup, call `asked` once it is sent, and read the response. Errors: RuntimeError."""
+        for _ in range(2):  # the first response may only assign a member id
             self.connection.send(JOIN_GROUP, JOIN_VERSION, self.said.join())
             asked()
             answer: Any = decode_response(JOIN_GROUP, JOIN_VERSION, self.connection.receive())[1]
@@ -89,7 +89,7 @@ class Member:
         self.others = [member.member_id for member in answer.members]
 
     def sync(self) -> bool:
-        """Whether the generation is complete; False where another has begun. Errors: RuntimeError."""
+        """Send SyncGroup. Whether the generation is complete; False where another one has begun. Errors: RuntimeError."""
         body = self.said.sync(dict.fromkeys(self.others, bytes(METADATA_BYTES)))
         answer = self.connection.call(SYNC_GROUP, SYNC_VERSION, body)
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -105,7 +105,7 @@ class Member:
         self.settled_in = self.said.generation
 
     def is_called(self) -> bool:
-        """Whether the group is called to rejoin. Errors: RuntimeError."""
+        """Whether Heartbeat asks the member to rejoin. Errors: RuntimeError."""
         code = self.connection.call(HEARTBEAT, HEARTBEAT_VERSION, self.said.heartbeat()).error_code
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return True
@@ -119,7 +119,7 @@ def _require(code: int, what: str) -> None:
 
 
 class Group:
-    """All members, each in a thread, rebalanced as often as is asked."""
+    """A group whose members run in a thread each, for repeated rebalances."""
 
     def __init__(self, entry: Entry, name: str, size: int) -> None:
         await_coordinator(entry.connect(), name)
@@ -134,7 +134,7 @@ class Group:
         self._together(self._enter)
 
     def _enter(self, member: Member) -> None:
-        """Join, and join again whenever another one does, until all are in one generation."""
+        """Join, and rejoin at each rebalance, until all members are in one generation."""
         member.settle()
         while len({each.settled_in for each in self.members}) > 1 or member.settled_in < 0:
             if member.is_called():
@@ -142,7 +142,7 @@ class Group:
             time.sleep(HEARTBEAT_EVERY_S)
 
     def rebalance(self, seconds: float) -> tuple[int, list[int]]:
-        """One rebalance after another for a time; the latency is from the leader's JoinGroup to the last one's SyncGroup."""
+        """Rebalance repeatedly for a time; the latency is from the leader's JoinGroup to the last member's SyncGroup."""
         latencies: list[int] = []
         until = time.monotonic() + seconds
         while not latencies or time.monotonic() < until:
@@ -170,7 +170,8 @@ class Group:
 
 
 def _take_part(member: Member, asked: threading.Event) -> None:
-    """The leader asks; a heartbeat before that would find nothing, and the pause after it would be what is measured."""
+    """Take part in one rebalance. Other members send heartbeats only once the leader has sent JoinGroup: an earlier one would
+    add its pause to the latency."""
     if member.is_leader:
         member.settle(asked.set)
         return
@@ -206,7 +207,7 @@ def transact(entry: Entry, topic: str, records: int, size: int, is_read: bool, s
 
 
 def _committed_reader(entry: Entry, topic: str) -> Any:
-    """A consumer that stands at the end of the partition."""
+    """A read_committed consumer, positioned at the end of the partition."""
     from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
     consumer = Consumer(
@@ -223,7 +224,7 @@ def _committed_reader(entry: Entry, topic: str) -> Any:
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
         found = consumer.poll(1.0)
-        if found is not None and found.error() is not None:  # the end of the partition: from here on it reads
+        if found is not None and found.error() is not None:  # the end of the partition is reached
             return consumer
     raise TimeoutError("the consumer did not come to the partition's end")
 
@@ -238,7 +239,7 @@ def _take(consumer: Any, count: int) -> None:
 
 
 def make_coordination_driver(entry: Entry, connection: LoadConnection, case: Any, topic: str) -> Any:
-    """The driver of a case whose client is one of ours."""
+    """The driver of a coordination case."""
     make_topic(connection, topic, partitions=max(1, case.partitions))
     if case.client == "commit":
         return lambda seconds: commit_offsets(connection, topic, case.partitions, case.in_flight, seconds)

@@ -1,4 +1,4 @@
-"""`tidegauge bench endurance`: a cluster under a steady load for hours, judged, and looked at for what grows.
+"""`tidegauge bench endurance`: a cluster under a steady load for hours; its history is judged, and its resources must not grow.
 
 The hours are made of legs. Each leg starts a fresh cluster and is a round of a hunt with a schedule that is not drawn:
 
@@ -48,7 +48,7 @@ ENGINE_ERROR = 3
 
 RESTART_EVERY_S = 600.0
 RESTARTS_A_QUARTER = 2
-"""At least, where a leg is too short for the interval."""
+"""The least number, where a leg is too short for the interval."""
 DOWN_S = 3.0
 BETWEEN_NODES_S = 20.0
 SLOW_REST_S = 10.0
@@ -56,16 +56,16 @@ SAMPLES_A_LEG = 120
 SHORTEST_SAMPLE_S = 1.0
 SIDE_RATE_PER_S = 100.0
 LEAST_MINUTES = 0.01
-"""What is missing of the hours, and is not worth a leg."""
+"""A remainder of the hours that is too short for a leg."""
 SHORT_LEG_MINUTES = 20.0
-"""In a shorter leg caches still fill, and growth says nothing."""
+"""In a shorter leg caches still fill, so growth proves nothing."""
 PART_OF_STRETCH = 5
-"""The first and the last such part of it are compared."""
+"""The first and the last fifth of the stretch are compared."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """What is sampled, and by how much its median may grow over a leg: the share, and what is always allowed."""
+    """A sampled quantity, and the allowed growth of its median over a leg: a share, or an absolute minimum."""
 
     title: str
     share: float
@@ -108,7 +108,7 @@ def schedule_of(seconds: float, nodes: int, seed: int) -> Schedule:
 
 @dataclass
 class Sampler:
-    """Looks at the nodes at fixed times, in a thread of its own, while it is open."""
+    """Samples the nodes at fixed intervals in a separate thread, while it is open."""
 
     target: ClusterTarget
     side: SideLoad
@@ -144,7 +144,7 @@ class Sampler:
             sample["memory_mb"] = round(sum(map(resident_mb, pids)), 1)
             sample["descriptors"] = sum(map(descriptors, pids))
         except (FileNotFoundError, ProcessLookupError):
-            sample["nodes"] = 0  # one ended while it was looked at: no sample of a whole cluster
+            sample["nodes"] = 0  # a node ended during the sampling: this is no sample of a whole cluster
         used = sum(seconds - cpu_before[pid] for pid, seconds in cpu.items() if pid in cpu_before)
         sample["cpu_ms_per_s"] = round(used / self.every_s * 1000, 1)
         sample["side_mb"] = round(sum(self._files_mb(member.data) for member in self.target.members), 1)
@@ -155,7 +155,7 @@ class Sampler:
         return sample, cpu
 
     def _files_mb(self, data: Path) -> float:
-        """Megabytes of a node's files, without those of the topic that is judged: it keeps everything."""
+        """Megabytes of a node's log files in the side topics. The judged topic is left out, as it keeps everything."""
         total = 0
         for folder in [*data.glob("endurance-retained-*"), *data.glob("endurance-compacted-*")]:
             for file in folder.glob("*.log"):
@@ -169,7 +169,7 @@ class Sampler:
 def growth(samples: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """For each quantity its median in the first and in the last part of the leg's longest stretch without a start or an end.
 
-    A start empties caches and opens connections again, so what grows from one start to the next is no growth.
+    A start empties caches and opens new connections, so that a difference between two starts is no growth.
     """
     steady = max(
         (list(each) for _, each in groupby(samples, key=lambda each: (each["nodes"], each["starts"]))),
@@ -198,7 +198,7 @@ def grown(found: Mapping[str, Mapping[str, float]]) -> list[str]:
 def run_leg(
     spec: str, minutes: float, rate_per_s: float, seed: int, folder: Path, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """One leg, as the row that is stored; one that Ctrl-C ended is judged too, and has the minutes that it lasted.
+    """Run one leg, and return its row. A leg that Ctrl-C ended is judged too, with the minutes that it lasted.
 
     Errors: TargetError.
     """
@@ -227,7 +227,7 @@ def run_leg(
 def row_of(
     plan: Plan, result: RoundResult, side: SideLoad, lost: list[str], samples: list[dict[str, float]]
 ) -> dict[str, Any]:
-    """What is kept of a leg."""
+    """The stored row of a leg."""
     found = growth(samples)
     return {
         "target": plan.target,
@@ -258,19 +258,19 @@ def read_store(path: Path) -> list[dict[str, Any]]:
 
 
 def write_store(path: Path, legs: Sequence[Mapping[str, Any]]) -> None:
-    """Keep the legs; a reader never finds half a file."""
+    """Store the legs atomically."""
     partial = path.with_suffix(".part")
     partial.write_text("[\n" + ",\n".join(f" {json.dumps(leg)}" for leg in legs) + "\n]\n")
     partial.replace(path)
 
 
 def hours(legs: Iterable[Mapping[str, Any]], spec: str) -> float:
-    """Of all stored legs of a target."""
+    """The hours of all stored legs of a target."""
     return sum(leg["minutes"] for leg in legs if leg["target"] == spec) / 60
 
 
 def draw(legs: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """A panel for each quantity: its samples over the hours of all legs, one after the other, a line a target."""
+    """Draw a panel for each quantity: its samples over the hours of all legs, with one line for each target."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -300,7 +300,7 @@ def draw(legs: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 
 def show(legs: Sequence[Mapping[str, Any]]) -> None:
-    """A row for each leg: verdict, records, and the first and the last median of what was sampled."""
+    """Print a row for each leg: verdict, records, and each quantity's first and last median."""
     from rich.console import Console
     from rich.table import Table
 
@@ -356,7 +356,7 @@ def endurance(
                 typer.echo(f"bench: {error}", err=True)
                 raise typer.Exit(ENGINE_ERROR) from None
             if legs[-1].get("interrupted"):
-                raise KeyboardInterrupt  # by which the leg was ended
+                raise KeyboardInterrupt  # the interrupt that ended the leg
             write_store(store, legs)
             draw(legs, store.with_suffix(".svg"))
     announce(said)

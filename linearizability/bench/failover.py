@@ -1,9 +1,9 @@
-"""Two clusters side by side while their leaders go away: how long until another leads, and how long no record is acknowledged.
+"""Failover of two clusters side by side: the time to a new leader, and the longest time without an acknowledged record.
 
-Both have the same timeouts (`FAST_FAILOVER`, as hunts have) and the same clients (`streams.py`): idempotent producers of every
-library, which send a record every few milliseconds with acks=all, each to a partition of its own. All partitions have the
-same replicas and one leader, into whose leader a fault is injected; measurements count from it. In the end everything is read: an
-acknowledged record that is not there, or is there twice, is reported: a failover that loses records counts as none.
+Both have the same timeouts (`FAST_FAILOVER`, as hunts have) and the same clients (`streams.py`): idempotent producers of
+every library, which send a record every few milliseconds with acks=all, each to a partition of its own. All partitions have
+the same replicas and one leader, into which a fault is injected; measurements count from it. In the end everything is read,
+and an acknowledged record that is lost or doubled is reported: a failover that loses records counts as none.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from linearizability.workload.cluster import create_topic, elect_preferred, look
 
 TOPIC = "failover"
 CONFIG = FAST_FAILOVER | {"min.insync.replicas": "2", "auto.leader.rebalance.enable": "false"}
-"""Nothing but a fault moves a leader."""
+"""Only faults cause a leader change."""
 NEW_LEADER_WITHIN_S = 60.0
 WHOLE_WITHIN_S = 120.0
 STEADY_S = 2.0
-"""How long records flow undisturbed before a fault, and after the cluster is whole again."""
+"""How long records flow undisturbed before a fault, and after the cluster has recovered."""
 
 Progress = Callable[[str], None]
 Act = Callable[[Target, int], None]
 Round = Mapping[str, Mapping[str, float]]
-"""What one fault did to each client."""
+"""Client -> the effects of one fault on it."""
 
 FAULTS: dict[str, tuple[Act, Act]] = {
     "kill": (lambda target, node: target.kill(node), lambda target, node: target.restart(node)),
     "stop": (lambda target, node: target.stop(node), lambda target, node: target.restart(node)),
     "freeze": (lambda target, node: target.pause(node), lambda target, node: target.resume(node)),
 }
-"""What befalls the leader, and what ends it: kill -9, SIGTERM (it hands over first), SIGSTOP.
+"""Fault -> the functions that inject and end it: kill -9, SIGTERM (with a controlled shutdown first), SIGSTOP.
 
-A frozen leader's connections stay open: what clients then wait for is mostly their own REQUEST_TIMEOUT_MS.
+A frozen leader's connections stay open: clients then mostly wait for their own REQUEST_TIMEOUT_MS.
 """
 
 SIDES = ("subject", "against")
@@ -53,14 +53,14 @@ SIDES = ("subject", "against")
 
 @dataclass
 class Side:
-    """One of the two clusters, its streams, and what was measured on it."""
+    """One of the two clusters, its streams, and its measurements."""
 
     target: Target
     streams: Sequence[Stream]
     rounds: defaultdict[str, list[Round]] = field(default_factory=lambda: defaultdict[str, list[Round]](list))
 
     def inject(self, fault: str) -> Round:
-        """One fault on the leader of all partitions, measured; the cluster is whole again afterwards.
+        """Inject one fault into the leader of all partitions, measure it, and wait for the recovery.
 
         It lasts until every client has had a record acknowledged by the new leader. The longest gap may also fall into the
         time after it, in which the target node comes back. Errors: TargetError.
@@ -69,14 +69,14 @@ class Side:
         leader = self.await_steady()
         injected_at = time.monotonic()
         with ThreadPoolExecutor(1) as beside:
-            # A stop in good order lasts until the leader has handed over.
+            # A clean stop lasts until the leader has handed over.
             injecting = beside.submit(begin, self.target, leader)
             try:
                 elected = self.await_new_leaders(leader)
                 for stream in self.streams:
                     stream.await_acknowledgement(elected[stream.partition])
             finally:
-                injecting.result()  # where it failed, that is why no other node leads
+                injecting.result()  # if it failed, this error is the reason why no other node leads
                 end(self.target, leader)
         self.await_one_leader()
         time.sleep(STEADY_S)
@@ -89,7 +89,7 @@ class Side:
         }
 
     def await_steady(self) -> int:
-        """Wait until one node leads all partitions and records flow; gives the leader. Errors: TargetError."""
+        """Wait until one node leads all partitions and records flow, and return the leader. Errors: TargetError."""
         until = time.monotonic() + WHOLE_WITHIN_S
         while time.monotonic() < until:
             leader = self.await_one_leader()
@@ -101,7 +101,8 @@ class Side:
         raise TargetError(f"{self.target.spec}: leaders went on moving for {WHOLE_WITHIN_S:.0f} s")
 
     def await_one_leader(self) -> int:
-        """Wait until all replicas are in sync and one node leads all partitions: the preferred one, where they are apart.
+        """Wait until all replicas are in sync and one node leads all partitions, and return it. Elects the preferred leaders
+        where they differ.
 
         Errors: TargetError.
         """
@@ -117,7 +118,7 @@ class Side:
         return leaders.pop()
 
     def await_new_leaders(self, former: int) -> dict[int, float]:
-        """When each partition was first seen to be led by another. Errors: TargetError."""
+        """Partition -> when another leader was first seen. Errors: TargetError."""
         others = [node for node in self.target.nodes if node.id != former]
         until = time.monotonic() + NEW_LEADER_WITHIN_S
         elected: dict[int, float] = {}
@@ -133,12 +134,12 @@ class Side:
         return elected
 
     def leaders(self) -> set[int]:
-        """The leaders of the partitions; none while a replica is out of sync."""
+        """The leaders of the partitions; empty while a replica is out of sync."""
         view = look(self.target.nodes, TOPIC)
         return {each.leader for each in view.partitions.values()} if view.complete(len(self.streams)) else set()
 
     def count_records(self) -> dict[str, dict[str, int]]:
-        """What became of each client's records."""
+        """Client -> the counts of its records by outcome."""
         return {
             stream.client: stream.outcomes.count(read_all(self.target.bootstrap, stream.partition))
             for stream in self.streams
@@ -168,7 +169,7 @@ def read_all(bootstrap: str, partition: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured."""
+    """The two clusters, the clients, the faults and the number of rounds."""
 
     subject: str
     against: str
@@ -178,7 +179,7 @@ class Plan:
 
 
 def compare(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Measure both clusters in turn; gives the table that is saved as JSON. Errors: TargetError."""
+    """Measure both clusters in turn, and return the table for JSON. Errors: TargetError."""
     require(plan.clients)
     table: dict[str, Any] = {"subject": plan.subject, "against": plan.against, "timeouts": FAST_FAILOVER}
     table |= {"rows": [], "records": {}}
@@ -224,7 +225,7 @@ def _start_streams(running: ExitStack, target: Target, clients: Sequence[str], f
 
 
 def row(fault: str, client: str, measured: Mapping[str, Sequence[Round]]) -> dict[str, Any]:
-    """What one fault did to one client on both sides: medians, and the ratios of the subject's to the other's."""
+    """The effects of one fault on one client on both sides: medians, and the ratios of the subject's to the other's."""
     rounds = {name: [each[client] for each in measured[name]] for name in SIDES}
     medians = {
         name: {what: statistics.median(each[what] for each in rounds[name]) for what in rounds[name][0]}
@@ -236,14 +237,14 @@ def row(fault: str, client: str, measured: Mapping[str, Sequence[Round]]) -> dic
 
 
 def unsound(table: Mapping[str, Any]) -> bool:
-    """Whether an acknowledged record was lost, or one is there twice."""
+    """Whether an acknowledged record was lost, or a record is there twice."""
     return any(
         counts["lost"] or counts["doubled"] for clients in table["records"].values() for counts in clients.values()
     )
 
 
 def show(table: Mapping[str, Any]) -> None:
-    """A row for each fault and client, and what became of each client's records."""
+    """Print a row for each fault and client, and the outcomes of each client's records."""
     from rich.console import Console
     from rich.table import Table
 

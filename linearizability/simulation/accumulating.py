@@ -1,7 +1,7 @@
-"""Simulated runs of the unmodified node, summed up over many invocations: their number, commit, and broken promises.
+"""The records of simulated runs of the unmodified node over many invocations: their number, commit, and broken promises.
 
-`tidegauge fuzz --record` adds its run to a file of JSON lines that the repository keeps, and goes on at the first seed that
-no recorded run of as many nodes with the same coordination and workload has reached. Runs with a planted bug are never recorded.
+`tidegauge fuzz --record` adds its run to a file of JSON lines in the repository, and begins at the first seed that no
+recorded run with the same coordination, nodes and workload has reached. Runs with a planted bug are never recorded.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ UNKNOWN_COMMIT = "unknown"
 
 @dataclass(frozen=True)
 class Run:
-    """One recorded run: the seeds from the first on, without a gap."""
+    """One recorded run over consecutive seeds."""
 
     date: str
     commit: str
-    """The commit; with `+` where files were changed since."""
+    """The commit, with `+` where tracked files differ from it."""
     nodes: int
     workload: str
     first_seed: int
@@ -51,12 +51,12 @@ class Run:
 
     @property
     def series(self) -> tuple[str, int, str]:
-        """Coordination, nodes and workload: seeds are counted in each."""
+        """Coordination, nodes and workload: each series has its own seeds."""
         return self.coordination, self.nodes, self.workload
 
 
 def run_of(summary: Summary) -> Run:
-    """A run, as it is recorded: what an interrupt left behind a gap in the seeds is for the next one."""
+    """The record of a run. Seeds after a gap, which an interrupt may leave, are left to the next run."""
     plan = summary.plan
     runs = [run for number, run in enumerate(summary.runs) if run.seed == plan.first_seed + number]
     next_seed = plan.first_seed + len(runs)
@@ -92,7 +92,7 @@ def _git(*arguments: str) -> str:
 
 
 def read_runs(store: Path = STORE) -> list[Run]:
-    """All recorded runs in the order in which they were recorded."""
+    """All recorded runs in the order of the file."""
     if not store.exists():
         return []
     lines: list[dict[str, Any]] = [json.loads(line) for line in store.read_text().splitlines()]
@@ -102,13 +102,13 @@ def read_runs(store: Path = STORE) -> list[Run]:
 
 
 def record(run: Run, store: Path = STORE) -> None:
-    """Add a run."""
+    """Append a run to the file."""
     with store.open("a") as file:
         file.write(json.dumps(asdict(run)) + "\n")
 
 
 def add(summary: Summary, store: Path = STORE) -> None:
-    """Record a run that has just ended; the page says so where the repository's own file is meant."""
+    """Record a run that has just ended; with the repository's own file, also update the page."""
     record(run_of(summary), store)
     if store == STORE:
         write_table(read_runs(store))
@@ -143,5 +143,5 @@ def _sums(runs: Sequence[Run]) -> str:
 
 
 def write_table(runs: Sequence[Run], page: Path = PAGE) -> None:
-    """Put the sums into the page, between its marks."""
+    """Replace the table of sums in the page."""
     write_part(page, "accumulated", table(runs))

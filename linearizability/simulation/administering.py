@@ -1,4 +1,4 @@
-"""A client that creates topics, and at the end asks for all of them: what was confirmed must stay, also without power."""
+"""A client that creates topics, and checks at the end that all confirmed ones still exist, also after power losses."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NOT_YET = frozenset(
         ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )  # fmt: skip
-"""Refusals of a sound topic that pass: no controller, too few brokers alive, a disk that takes nothing."""
+"""Transient refusals of a valid topic: no controller, too few live brokers, a failing disk."""
 ALONE_NOT_YET = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.INVALID_REPLICATION_FACTOR})
-"""Of a node that is alone: a full disk, which also keeps it from being registered when it was started again."""
+"""The same for a single node: a full disk, which also prevents its registration after a restart."""
 
 
 class SimulatedAdministrator(SimulatedClient):
@@ -40,7 +40,7 @@ class SimulatedAdministrator(SimulatedClient):
         self._pause_ms = pause_ms
         self._next = 0
         self.confirmed: dict[str, str] = {}
-        """Topics that were created, and their ids; an id that no response had is empty."""
+        """Created topic -> its id; empty where no response had the id."""
 
     @classmethod
     def for_plan(
@@ -95,7 +95,7 @@ class SimulatedAdministrator(SimulatedClient):
         for topic in body.topics:
             name = str(topic.name)
             if topic.error_code in STALE and not self.cluster.is_alone:
-                # This node may have learned less than another; in the end it must know.
+                # This node's metadata may lag; in the end it must have the topic.
                 self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._create)
                 return
             if topic.error_code != ErrorCode.NONE:

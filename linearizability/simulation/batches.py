@@ -1,7 +1,4 @@
-"""What record batches say: each is read once, however many replicas hold it and however many clients are given it.
-
-A batch's bytes decide all that can be read out of them, so what was read is kept by the bytes.
-"""
+"""Decoded record batches, cached by their bytes: each is decoded once for all replicas and clients that have it."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ from reference.protocol.records.batch import BatchHeader, check_crc, read_header
 from reference.protocol.records.record import Record
 
 MOST_KEPT = 4_096
-"""So many batches are kept: those of the last few runs."""
+"""The size of the caches: the batches of the last few runs."""
 
 
 def batches_in(data: Buffer) -> Iterator[bytes]:
-    """The batches of a buffer, each as its bytes; a last one that is cut off is left out. Errors: CorruptBatch."""
+    """The batches of a buffer, as bytes. Leaves out an incomplete last one. Errors: CorruptBatch."""
     position = 0
     while (size := whole_batch_size(data, position)) is not None:
         yield bytes(data[position : position + size])
@@ -26,7 +23,7 @@ def batches_in(data: Buffer) -> Iterator[bytes]:
 
 @lru_cache(MOST_KEPT)
 def header_of(batch: bytes) -> BatchHeader:
-    """A batch's header, its checksum held against its bytes. Errors: CorruptBatch."""
+    """A batch's header, after a check of the checksum. Errors: CorruptBatch."""
     header = read_header(batch)
     check_crc(memoryview(batch), header)
     return header
@@ -34,5 +31,5 @@ def header_of(batch: bytes) -> BatchHeader:
 
 @lru_cache(MOST_KEPT)
 def records_in(batch: bytes) -> tuple[Record, ...]:
-    """A batch's records, unpacked. Errors: CorruptBatch, InvalidRecord."""
+    """A batch's records, decompressed. Errors: CorruptBatch, InvalidRecord."""
     return tuple(records_of(memoryview(batch)))

@@ -1,4 +1,4 @@
-"""The connections of a node to its peers: what `reference.runtime.peers` is in production.
+"""The connections of a node to its peers: the simulated counterpart of `reference.runtime.peers`.
 
 A channel is the connection for one peer and one purpose; the first frame for it opens it. Frames wait until it is
 established. When it cannot be established or breaks, the node is informed once, and waiting frames are dropped.
@@ -23,13 +23,13 @@ ChannelName = tuple[int, str]
 
 
 class Opener(Protocol):
-    """What channels need of the process that opens them."""
+    """The interface of the process that opens channels."""
 
     name: str
     number: int
 
     def when_awake(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Call `action` now, or once the process goes on."""
+        """Call `action` now, or once the paused process resumes."""
         ...
 
     def on_answer(self, channel: ChannelName, frame: bytes, question: str) -> None: ...
@@ -37,7 +37,7 @@ class Opener(Protocol):
 
 
 class PeerChannels:
-    """Every connection that one process opened."""
+    """The open connections of one process to its peers."""
 
     def __init__(self, process: Opener, world: World, network: Network, addresses: Addresses) -> None:
         self.process = process
@@ -47,7 +47,7 @@ class PeerChannels:
         self._channels: dict[ChannelName, Channel] = {}
 
     def send(self, effect: Send) -> None:
-        """Hand a frame to the peer's connection, opening it if there is none."""
+        """Send a frame on the peer's connection; opens one if there is none."""
         name = effect.peer, effect.purpose
         channel = self._channels.get(name)
         if channel is None:
@@ -62,7 +62,7 @@ class PeerChannels:
             channel.close()
 
     def drop_all(self, silently: bool) -> None:
-        """The process ends; `silently`, with the power, peers are not informed."""
+        """Close all connections as the process ends; `silently`, without informing the peers, at a power loss."""
         channels, self._channels = self._channels, {}
         for channel in channels.values():
             channel.close(silently)
@@ -129,7 +129,7 @@ class Channel:
         self.close()
         self._channels.process.when_awake(self._channels.lost, self)
 
-    # ---- what the network calls
+    # ---- called by the network
 
     def on_connected(self, connection: SimulatedConnection) -> None:
         self._channels.process.when_awake(self._connected)

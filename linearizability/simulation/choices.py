@@ -1,4 +1,4 @@
-"""Where the choices of a recipe come from: a seed, or Hypothesis."""
+"""The source of a recipe's choices: a seed, or Hypothesis."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 class Choices(Protocol):
-    """Where a recipe's choices come from."""
+    """The source of a recipe's choices."""
 
     def integer(self, low: int, high: int) -> int:
-        """A number from low to high, both possible."""
+        """A number from low to high, inclusive."""
         ...
 
     def one_of(self, options: Sequence[T]) -> T:

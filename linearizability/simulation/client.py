@@ -1,7 +1,7 @@
-"""What every simulated client does: find the nodes, ask in real bytes, wait with patience, try again as a correct client does.
+"""The base of simulated clients: find the nodes, send encoded requests, wait with timeouts, and retry as a correct client does.
 
-A client knows the addresses of all nodes. One of them is its *home*, which it asks for metadata and for what any node may
-do; when the home fails, another takes its place. What belongs to a partition goes to the partition's leader.
+A client knows the addresses of all nodes. One of them is its *home*, which gets metadata requests and all others that any
+node can serve. When the home fails, the client chooses another one. Requests about a partition go to its leader.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ GROUNDLESS = frozenset(
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_TIMESTAMP,
     }
 )  # fmt: skip
-"""Errors that a correct client is never owed, whatever happens to the broker."""
+"""Errors that a broker may never return to a correct client, under any fault."""
 
 
 class SimulatedClient(ABC):
-    """A client with a connection to each node that it needs. Subclasses say what they do with them."""
+    """A client with a connection to each node that it needs. Subclasses define its requests."""
 
     def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder) -> None:
         self.cluster = cluster
@@ -50,7 +50,7 @@ class SimulatedClient(ABC):
         self.chance = self.world.chance(f"client/{number}")
         self.finished = False
         self.leaders: dict[Key, int] = {}
-        """Where each partition is led, as far as the client knows; -1 for nowhere."""
+        """Partition -> its leader in the client's metadata; -1 for none."""
         self.leader_epochs: dict[Key, int] = {}
         self.replicas: dict[Key, list[NodeId]] = {}
         self.topic_ids: dict[str, UUID] = {}
@@ -63,16 +63,16 @@ class SimulatedClient(ABC):
 
     @abstractmethod
     def on_ready(self) -> None:
-        """The home is connected, nothing is under way there."""
+        """Called when the home is connected and has no pending request."""
 
     def on_lost(self, line: Line) -> None:
-        """A connection is gone, and with it the answers to what was asked."""
+        """Called when a connection is lost, with the responses to its pending requests."""
 
     def on_leader_ready(self, line: Line) -> None:
-        """A connection to another node than the home stands."""
+        """Called when a connection to another node than the home is established."""
 
     def topic_names(self) -> list[str]:
-        """The topics whose partitions it must find."""
+        """The topics of the client's metadata requests."""
         return [topic.name for topic in self.cluster.schedule.topics]
 
     def start(self) -> None:
@@ -110,17 +110,17 @@ class SimulatedClient(ABC):
             self.refresh_soon()
 
     def _go_home(self) -> None:
-        """Take up another home; one that is connected already is ready at once."""
+        """Connect to the next home; one that is already connected is ready at once."""
         if self.finished:
             return
         if self.home.is_up:
             self.on_ready()
-            self._look_for_leaders()  # the request for metadata may have gone with the former home
+            self._look_for_leaders()  # the metadata request may have been lost with the former home
         else:
             self._connect()
 
     def line_to(self, node: int) -> Line | None:
-        """The connection to a node if it is up; otherwise it is opened, and `on_leader_ready` is called."""
+        """The connection to a node if it is up. Otherwise None: the connection is opened, and `on_leader_ready` follows."""
         line = self._lines.get(node)
         if line is None or line.is_up:
             return line
@@ -129,11 +129,11 @@ class SimulatedClient(ABC):
         return None
 
     def hang_up(self, reason: str) -> None:
-        """Leave the home; another is found soon."""
+        """Close the connection to the home; another node becomes the home."""
         self.home.hang_up(reason)
 
     def finish(self) -> None:
-        """Nothing more is to be done."""
+        """End the client: close all connections."""
         self.finished = True
         for line in self._lines.values():
             line.close()
@@ -148,7 +148,7 @@ class SimulatedClient(ABC):
 
     @property
     def in_flight(self) -> int:
-        """Questions that wait, at whatever node."""
+        """The number of pending requests at all nodes."""
         return sum(line.in_flight for line in self._lines.values())
 
     def ask(
@@ -161,20 +161,20 @@ class SimulatedClient(ABC):
         timeout_ms: int = REQUEST_TIMEOUT_MS,
         line: Line | None = None,
     ) -> None:
-        """Send a request, to the home unless another line is given. Without `on_answer` (acks=0) none is awaited."""
+        """Send a request, by default to the home. Without `on_answer` (acks=0) it awaits no response."""
         (line or self.home).ask(key, version, body, on_answer, context, timeout_ms)
 
     # ---- metadata
 
     def ask_metadata(self) -> None:
-        """Learn where the partitions are; `on_metadata` follows."""
+        """Send a Metadata request; `on_metadata` follows."""
         topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in self.topic_names()]
         body = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         self._refreshing = True
         self.ask(METADATA, METADATA_VERSION, body, self._on_metadata)
 
     def refresh_soon(self) -> None:
-        """Ask for metadata after a moment, unless a request is under way."""
+        """Send a Metadata request after a moment, unless one is pending."""
         if not self._refreshing:
             self._refreshing = True
             self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._refresh)
@@ -207,7 +207,7 @@ class SimulatedClient(ABC):
             self.refresh_soon()
 
     def _learn(self, key: Key, answer: MetadataResponse.MetadataResponsePartition) -> None:
-        """Take over a partition's leader, but for what is older than what is known: some nodes learn late."""
+        """Adopt a partition's leader, unless its leader epoch is older than the known one: a node's metadata may lag."""
         known = self.leader_epochs.get(key, -1)
         if answer.leader_epoch < known:
             if self.cluster.is_alone:
@@ -219,18 +219,18 @@ class SimulatedClient(ABC):
         self.replicas[key] = answer.replica_nodes
 
     def on_metadata(self) -> None:
-        """Metadata are fresh."""
+        """Called after each Metadata response."""
 
     # ---- responses
 
     def count(self, api: str, code: int) -> None:
-        """Note an answer's error; refuse one that a correct client cannot be owed."""
+        """Count a response's error code. Errors: Violation for one that a correct client may never get."""
         self.world.counts[_answer_name(api, code)] += 1
         if code in GROUNDLESS:
             raise self.groundless(api, code)
 
     def groundless(self, api: str, code: int) -> Violation:
-        """What is broken where a correct client is refused with this."""
+        """The violation where a correct client gets this error."""
         return Violation("groundless-refusal", f"{self.name}: {api} was refused with {error_name(code)}")
 
     def log_event(self, text: str) -> None:
@@ -241,5 +241,5 @@ class SimulatedClient(ABC):
 
 @cache
 def _answer_name(api: str, code: int) -> str:
-    """How the counts of a run name an answer."""
+    """The name of a response in the counts of a run."""
     return f"answer {api} {error_name(code)}"

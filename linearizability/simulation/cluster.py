@@ -29,7 +29,7 @@ from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, LeaderEpoch, Node
 
 
 class RunningClient(Protocol):
-    """What a cluster knows of a client."""
+    """The interface of a client for its cluster."""
 
     name: str
     finished: bool
@@ -38,7 +38,7 @@ class RunningClient(Protocol):
 
 
 class ClusterOperator(Protocol):
-    """Carries out the faults that are an operator's work."""
+    """Performs the faults that are an operator's actions."""
 
     @property
     def is_ready(self) -> bool: ...
@@ -75,7 +75,7 @@ class SimulatedCluster:
             self.world.trace.look = sampler(self.machines, self.world.trace.events, self.world.trace.samples)
         self.recorders: list[HistoryRecorder] = []
         self.recorder = self.new_recorder(None)
-        """The world's own recorder: faults and heals, and what they excuse."""
+        """The recorder of the world itself: faults, heals, and excuses."""
         if self.checker is not None:
             self.checker.mark = self.recorder.mark
         self.promises = ClientPromises(self.world, schedule, self.machines, self.checker)
@@ -84,7 +84,7 @@ class SimulatedCluster:
         """Start another client of a schedule; a run sets it."""
         self.is_over = False
         self.heals_at_us = 0
-        """When the last of the injected faults is over."""
+        """The time at which the last injected fault ends."""
         self.operator: ClusterOperator | None = None
 
     def _new_zookeeper(self) -> SimulatedZooKeeper | None:
@@ -97,7 +97,7 @@ class SimulatedCluster:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Where nodes are, and ZooKeeper."""
+        """The places of the nodes, and of ZooKeeper."""
         return self.schedule.node_ids if self.zookeeper is None else (PLACE, *self.schedule.node_ids)
 
     def new_recorder(self, plan: Client | None) -> HistoryRecorder:
@@ -113,7 +113,7 @@ class SimulatedCluster:
         return [(topic.name, index) for topic in self._topics(False) for index in range(topic.partitions)]
 
     def input_counts(self) -> dict[str, int]:
-        """How many partitions each of these topics has."""
+        """Input topic -> its number of partitions."""
         return {topic.name: topic.partitions for topic in self._topics(False)}
 
     def outputs(self) -> list[tuple[str, int]]:
@@ -127,7 +127,7 @@ class SimulatedCluster:
         return self._machines[number]
 
     def find(self, host: str, port: int) -> tuple[Machine, str] | None:
-        """Who listens at an address, and the listener's name."""
+        """The machine that listens at an address, and the listener's name."""
         for machine in self.machines:
             for listener, its_port in PORTS.items():
                 if (host, port) == (host_of(machine.number), its_port):
@@ -140,13 +140,13 @@ class SimulatedCluster:
         return oracle.decided.leader if oracle is not None and oracle.decided.leader in self._machines else None
 
     def active_controller(self) -> int | None:
-        """The node that decides, by the highest epoch among those that say so."""
+        """The active controller: of the nodes that claim to be active, the one with the highest epoch."""
         active = [(machine.controller_epoch, machine.number) for machine in self.machines]
         epoch, number = max(active)
         return number if epoch >= 0 else None
 
     def are_unfenced(self, brokers: Sequence[int]) -> bool:
-        """Whether the active controller takes all of them to be alive."""
+        """Whether the active controller has all of these brokers unfenced."""
         controller = self.active_controller()
         node = self.machine(controller).node if controller is not None else None
         known = node.image.brokers if node is not None else {}
@@ -158,8 +158,8 @@ class SimulatedCluster:
         return bool(partitions) and all(each.isr for each in partitions.values())
 
     def unelectable(self, topic: str) -> dict[int, dict[NodeId, tuple[LeaderEpoch, Offset]]]:
-        """The topic's partitions without a replica that may lead, but by an unclean election, although all their replicas live:
-        for each replica how far its log reaches, by its last leader epoch and its end."""
+        """The topic's partitions that only an unclean election can give a leader, although all their replicas are alive:
+        replica -> its log's last leader epoch and end."""
         return {
             index: {replica: self._reach((topic, index), replica) for replica in each.replicas}
             for index, each in self._decided(topic).items()
@@ -176,7 +176,7 @@ class SimulatedCluster:
         return partition.log.leader_epoch, partition.log.log_end_offset
 
     def _decided(self, topic: str) -> Mapping[int, PartitionImage]:
-        """A topic's partitions as the active controller knows them; none without the topic or an active controller."""
+        """A topic's partitions in the active controller's metadata; empty without the topic or an active controller."""
         controller = self.active_controller()
         node = self.machine(controller).node if controller is not None else None
         known = node.image.topics.get(topic) if node is not None else None
@@ -197,17 +197,17 @@ class SimulatedCluster:
             self.recorder.mark(OVER, number=excuse)
 
     def history_so_far(self) -> tuple[int, int]:
-        """How many processes the machines have started, and how often they lost power."""
+        """The numbers of process starts and of power losses so far."""
         return sum(machine.incarnations for machine in self.machines), sum(
             machine.power_losses for machine in self.machines
         )
 
     def cuts_of(self, key: tuple[str, int]) -> dict[int, int]:
-        """How often each machine has cut its log of a partition."""
+        """Machine -> the number of times that it has truncated its log of a partition."""
         return {machine.number: machine.watch.cuts[key] for machine in self.machines}
 
     def leads(self, number: int, key: tuple[str, int]) -> int | None:
-        """The epoch in which a node leads a partition by what the controllers decided; None where another one does."""
+        """The epoch in which a node leads a partition by the controllers' decisions; None where it does not."""
         if self.checker is None:
             return 0
         oracle = self.checker.oracle(key)
@@ -223,6 +223,6 @@ class SimulatedCluster:
         return client
 
     def start(self, client: RunningClient) -> None:
-        """Start a client, and count it among the run's clients."""
+        """Start a client, and add it to the run's clients."""
         self.clients.append(client)
         client.start()

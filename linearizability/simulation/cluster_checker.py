@@ -31,7 +31,7 @@ WITNESSED = frozenset(
         "ExpandIsr", "ShrinkIsr",
     }
 )  # fmt: skip
-"""Steps of partitions that are judged as they happen."""
+"""Steps of partitions that are checked as they happen."""
 
 VOTES = frozenset({"GrantVote", "BecomeCandidate"})
 """Steps by which a voter gives its vote."""
@@ -66,23 +66,23 @@ class ClusterChecker:
         """Partition -> the number of the excuse that it has now."""
         self._numbers = 0
         self.mark: Callable[..., None] = _mark_nothing
-        """Where the excuses of the history rules are written down."""
+        """Records the excuses for the history rules."""
         self.listener: Callable[[int, str, Mapping[str, Any]], None] | None = None
         """Called with every step: node, action, row of the trace."""
 
     # ---- what others call
 
     def expect(self, topic: str, min_isr: int) -> None:
-        """A topic that the schedule does not name is to be made with this min.insync.replicas."""
+        """Announce the min.insync.replicas of a topic that the schedule does not name."""
         self._min_isrs[topic] = min_isr
 
     def oracle(self, key: Key) -> PartitionOracle | None:
-        """The newest topic of this name's."""
+        """The oracle of a partition of the newest topic with this name; None where there is none."""
         return self._newest.get(key)
 
     @property
     def leader_changes(self) -> int:
-        """How often another node came to lead a partition."""
+        """The number of leader changes of all partitions."""
         return sum(oracle.leader_changes for oracle in self._oracles.values())
 
     @property
@@ -90,12 +90,12 @@ class ClusterChecker:
         return any(oracle.is_excused for oracle in self._oracles.values())
 
     def excuses(self, key: Key) -> bool:
-        """Whether committed records of this partition may be gone."""
+        """Whether committed records of this partition may be lost."""
         oracle = self._newest.get(key)
         return oracle is not None and oracle.is_excused
 
     def lost_ends(self, number: int, partition: Partition) -> bool:
-        """Whether the end of each transaction that is open in a node's replica may be gone, with excuse."""
+        """Whether an excused loss may explain the missing end of each open transaction in a node's replica."""
         return self._oracle_of(partition.topic, partition.topic_id, partition.index).lost_ends(number, partition)
 
     # ---- what machines call
@@ -145,7 +145,7 @@ class ClusterChecker:
                 oracle.advance(number, partition, row["hw"])
 
     def _require_deletable(self, number: int, keys: list[tuple[str, int]]) -> None:
-        """Of the replicas that a node is about to delete. Errors: Violation."""
+        """Check the replicas that a node is about to delete. Errors: Violation."""
         assert self._znodes is not None
         for key in keys:
             partition = self._partitions.get(number, {}).get((key[0], key[1]))
@@ -153,7 +153,7 @@ class ClusterChecker:
                 self._znodes.on_deletion(number, partition.topic, partition.index, partition.topic_id)
 
     def _note_vote(self, voter: int, epoch: int, candidate: int) -> None:
-        """A voter has one vote an epoch, over all its incarnations. Errors: Violation."""
+        """Check that a voter has one vote in each epoch, over all its incarnations. Errors: Violation."""
         first = self._votes.setdefault((voter, epoch), candidate)
         if first != candidate:
             text = f"node {voter} votes for node {candidate} in epoch {epoch}, where it voted for node {first}"
@@ -173,9 +173,9 @@ class ClusterChecker:
             self._decisions.follow(number, node, is_first=known < 0)
 
     def _watch_quorum(self, number: int, node: Node) -> None:
-        """The metadata log: one active controller an epoch, and what is committed is the same everywhere, for ever.
+        """Check the metadata log: one active controller in each epoch, and equal, permanent committed records on all nodes.
 
-        Who loses power is no excuse: the quorum counts only what is fsynced.
+        A power loss is no excuse: the quorum counts only fsynced records.
         """
         quorum = node.quorum
         seen = quorum.log_end_offset, quorum.high_watermark, quorum.is_leader, quorum.epoch
@@ -199,7 +199,7 @@ class ClusterChecker:
             raise Violation("snapshot-not-committed", text)
 
     def _require_own_epoch(self, number: int, before: tuple[int, int, bool, int] | None, quorum: Quorum) -> None:
-        """What a majority has is committed only together with a record of the leader's own epoch (Raft, 5.4.2)."""
+        """Check that a leader commits earlier epochs' records only together with one of its own epoch (Raft, 5.4.2)."""
         if before is None or not (before[2] and quorum.is_leader) or before[3] != quorum.epoch:
             return
         if quorum.high_watermark > max(before[1], quorum.records_log.log_start_offset) and before[1] >= 0:
@@ -216,7 +216,7 @@ class ClusterChecker:
             self._znodes.end_process(number)
         seen = self._metadata_seen.get(number)
         if seen is not None:
-            # The epoch is durable; how much is committed, a voter learns again.
+            # The epoch is durable; the high watermark is not.
             self._metadata_seen[number] = (-1, -1, False, seen[3])
         self._image_ends.pop(number, None)
         self._partitions.pop(number, None)
@@ -228,7 +228,7 @@ class ClusterChecker:
     # ---- metadata
 
     def watch_zookeeper(self, tree: ZnodeTree, is_live: Callable[[SessionId], bool]) -> None:
-        """The cluster's decisions are written to these znodes, and judged as they are; `is_live` says whether a session is."""
+        """Check the decisions that are written to these znodes; `is_live` returns whether a session is live."""
         self._znodes = agreement = ZnodeAgreement(tree, is_live, self._decided, self._registered)
         tree.on_write = agreement.on_write
         tree.on_transaction = agreement.on_transaction
@@ -271,7 +271,7 @@ class ClusterChecker:
                 raise Violation("fenced-member-in-isr", text)
 
     def _note_excuse(self, oracle: PartitionOracle) -> None:
-        """Losses of one partition are excused from now on, for the doubt about these nodes, or not any more."""
+        """Record that losses of a partition are excused from now on, because of these nodes, or no longer are."""
         if not oracle.excuse_nodes:
             self.mark(OVER, number=self._excuses.pop(oracle.name))
             return
@@ -293,7 +293,7 @@ class ClusterChecker:
 
 
 def _require_change(number: int, action: str, follower: int, partition: Partition) -> None:
-    """A leader proposes to add who is not in the ISR, or to remove who is. Errors: Violation."""
+    """Check that a leader proposes to add only a replica outside the ISR, or to remove one inside. Errors: Violation."""
     isr = partition.state.isr
     if (follower in isr) == (action == "ExpandIsr"):
         text = f"node {number} proposes {action} of node {follower} to {partition.name}, whose ISR is {list(isr)}"

@@ -1,7 +1,7 @@
-"""One compacted partition over all nodes: how far its replicas reach, but not what their batches hold.
+"""One compacted partition over all nodes: the ends of its replicas, without the content of their batches.
 
-Each replica is compacted by itself, when it has the time: no batch is the same everywhere, and none stays for ever. So a view is
-one stretch from the log's start to its end. What is in it is judged by key (`updating`).
+Each replica compacts its log independently: batches differ between replicas, and none is permanent. So a view is one range
+from the log's start to its end. `updating` judges the content by key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from reference.storage.log import Log
 
 
 class CompactedOracle(PartitionOracle):
-    """What is known of one compacted partition."""
+    """The oracle of one compacted partition."""
 
     def _follow(self, number: int, log: Log) -> View:
         view = self.views.get(number)
@@ -40,7 +40,7 @@ class CompactedOracle(PartitionOracle):
             self._require_eligible_complete()
 
     def count_follower(self, number: int, partition: Partition, follower: int, end: int) -> None:
-        """Which batches a follower has says nothing of its leader's."""
+        """Do nothing: a follower's batches prove nothing about its leader's."""
 
     def _commit(self, number: int, view: View, high_watermark: int) -> bool:
         if high_watermark <= self.committed_end:

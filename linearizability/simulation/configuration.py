@@ -23,10 +23,10 @@ PROPERTIES = {
     "group.consumer.session.timeout.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "10",
     "group.consumer.heartbeat.interval.ms": "100",
-    "group.consumer.assignment.interval.ms": "0",  # counted by the wall clock, which faults set back: then nothing is assigned
+    "group.consumer.assignment.interval.ms": "0",  # by the wall clock: after a fault sets it back, no assignment would be made
     "auto.create.topics.enable": "false",
 }
-"""The configuration of simulated nodes, below that of the schedule."""
+"""The configuration of simulated nodes; the schedule's overrides it."""
 
 CLUSTER_PROPERTIES = {
     "broker.session.timeout.ms": "600",
@@ -43,14 +43,15 @@ CLUSTER_PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
     "min.insync.replicas": "2",
 }
-"""What several nodes have besides: everything that waits waits less, for a run is short.
+"""Further configuration of several nodes: shorter waits, because runs are short.
 
-A voter must wait for its leader longer than twice the 500 ms for which that holds a fetch: else idle clusters elect for ever.
+A voter's fetch timeout must exceed twice the 500 ms for which the leader delays a fetch, or idle clusters would hold
+elections for ever.
 """
 
 PLAINTEXT, CONTROLLER = "PLAINTEXT", "CONTROLLER"
 PORTS = {PLAINTEXT: 9092, CONTROLLER: 9093}
-"""Listeners of nodes that are several."""
+"""The ports of the listeners in clusters of several nodes."""
 
 
 ZOOKEEPER_PROPERTIES = {
@@ -59,7 +60,7 @@ ZOOKEEPER_PROPERTIES = {
     "controller.socket.timeout.ms": "1000",
     "tidegauge.peers.release": "3.9.2",
 }
-"""What nodes have that ZooKeeper coordinates; 3.9 is the last release with the controller's requests to brokers."""
+"""Further configuration of nodes with ZooKeeper; 3.9 is the last release with the controller's requests to brokers."""
 
 
 def host_of(number: int) -> str:

@@ -1,4 +1,4 @@
-"""A consumer that reads on from where it is, and what it checks of every answer on the way."""
+"""A consumer that reads from its position on, and checks every response."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ FIRST_VERSION_WITH_DIVERGENCE = 12
 
 @dataclass(slots=True)
 class Place:
-    """Where the consumer is in one partition."""
+    """The consumer's position in one partition, and the partition's ends."""
 
     position: int = -1
     last_epoch: int = -1
-    """Leader epoch of the record before the position; -1 where it read none."""
+    """The leader epoch of the record before the position; -1 where it read none."""
     start: int = -1
     end: int = -1
 
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(slots=True)
 class Session:
-    """A fetch session at one node; epoch 0 asks for a new one."""
+    """A fetch session at one node; epoch 0 requests a new one."""
 
     id: int = 0
     epoch: int = 0
@@ -58,14 +58,14 @@ class Session:
 
 
 class _Aborted:
-    """Which batches of one answer belong to aborted transactions, as a consumer finds it out (KIP-98)."""
+    """The filter of a consumer for the aborted batches of one response (KIP-98)."""
 
     def __init__(self, answer: FetchResponse.PartitionData) -> None:
         self._to_come = sorted((each.first_offset, each.producer_id) for each in answer.aborted_transactions or ())
         self._producers: set[int] = set()
 
     def hides(self, batch: bytes) -> bool:
-        """Whether the batch's records are of an aborted transaction; after its marker the producer's next ones are not."""
+        """Whether the batch belongs to an aborted transaction. The producer's batches after the abort marker do not."""
         header = header_of(batch)
         while self._to_come and self._to_come[0][0] <= header.last_offset:
             self._producers.add(self._to_come.pop(0)[1])
@@ -90,13 +90,13 @@ class SimulatedConsumer(SimulatedClient):
         self.places: dict[Key, Place] = {key: Place() for key in cluster.partitions()}
         self.consumed = 0
         self._operation: int | None = None
-        """The operation of the history whose answer is awaited."""
+        """The history's operation without a response yet."""
         self._asking: Line | None = None
-        """Where the question is that waits."""
+        """The connection with the pending request."""
         self._drain_operations: dict[Key, int] = {}
         self._sessions: dict[int, Session] = {}
         self._sources: dict[Key, int] = {}
-        """The follower that a partition is read from; the leader, where none is named."""
+        """Partition -> the follower to read from; other partitions are read from their leaders."""
         self._turn = 0
 
     def start(self) -> None:
@@ -126,7 +126,7 @@ class SimulatedConsumer(SimulatedClient):
                 self._operation = None
 
     def _lose(self, operation: int) -> None:
-        """The operation is not answered any more: the consumer was given nothing."""
+        """Record that the operation failed: its response is lost, and the consumer got nothing."""
         self.recorder.fail(operation, "connection lost")
 
     def on_metadata(self) -> None:
@@ -139,7 +139,7 @@ class SimulatedConsumer(SimulatedClient):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Do the next thing, one at a time: find a position, or fetch, from the leaders in turn."""
+        """Send the next request, one at a time: find a position, or fetch, from the leaders in turn."""
         if not self.is_ready or self.in_flight or self.finished:
             return
         if self.cluster.is_over and not self.drains:
@@ -163,7 +163,7 @@ class SimulatedConsumer(SimulatedClient):
             self._fetch(line, keys)
 
     def _next_leader(self) -> tuple[Line, list[Key]] | None:
-        """The next leader in turn that is connected, and what it leads of ours."""
+        """The next connected leader in turn, and the partitions to read from it."""
         led: dict[int, list[Key]] = {}
         for key, place in self.places.items():
             leader = (
@@ -189,7 +189,7 @@ class SimulatedConsumer(SimulatedClient):
     # ---- offsets
 
     def _ask_offsets(self, line: Line, keys: list[Key], timestamp: int, operation: int | None = None) -> None:
-        """Ask for the starts, then for the ends, in one operation: both are known before the first fetch."""
+        """Request the starts, then the ends, in one operation: both are known before the first fetch."""
         isolation = ISOLATION_LEVELS[self.plan.isolation]
         asked = dict.fromkeys(keys, timestamp)
         body = list_offsets_request(asked, isolation=isolation, leader_epochs=self.leader_epochs, apart=False)
@@ -230,7 +230,7 @@ class SimulatedConsumer(SimulatedClient):
             self._place(keys)
 
     def _place(self, keys: list[Key]) -> None:
-        """Take up a position where there is none: at the start or the end."""
+        """Set the position of these partitions, at the start or the end."""
         from_start = self.plan.start == "earliest" or self.drains
         operation = self.recorder.invoke(
             "seek", keys=[name_of(key) for key in keys], to="start" if from_start else "end"
@@ -285,7 +285,7 @@ class SimulatedConsumer(SimulatedClient):
         self.ask(FETCH, plan.version, body, self._on_fetched, context, plan.max_wait_ms + REQUEST_TIMEOUT_MS, line)
 
     def _poll_fields(self) -> dict[str, Any]:
-        """What the history says of a poll besides its records."""
+        """Further fields of a poll in the history."""
         return {}
 
     def _on_fetched(self, body: FetchResponse, context: tuple[int, Session | None]) -> None:
@@ -340,7 +340,7 @@ class SimulatedConsumer(SimulatedClient):
             self._go_on()
 
     def _diverged(self, key: Key, end_offset: int) -> None:
-        """The log was cut below what we read: go back to where the broker's and ours part (KIP-320, KIP-595)."""
+        """Go back to the offset of divergence, as the log was truncated below our position (KIP-320, KIP-595)."""
         self.world.counts["divergences reported"] += 1
         self.cluster.promises.on_truncation_reported(key, self.name)
         place = self.places[key]
@@ -348,7 +348,7 @@ class SimulatedConsumer(SimulatedClient):
         place.last_epoch = -1
 
     def _records(self, key: Key, answer: FetchResponse.PartitionData) -> Iterator[list[int]]:
-        """The records of one partition from our position on. Errors: Violation for what no broker may answer."""
+        """The records of one partition from our position on. Errors: Violation for a response that no broker may send."""
         place = self.places[key]
         aborted = _Aborted(answer) if self.plan.isolation == "read_committed" else None
         try:

@@ -1,5 +1,6 @@
-"""A consumer of a classic group that rebalances incrementally (KIP-429): it keeps its partitions while it joins again, says
-what it owns, and gives up only what the new generation does not give it; then it joins once more, so that others get that."""
+"""A consumer of a classic group that rebalances incrementally (KIP-429): it keeps its partitions while it rejoins, reports
+them, and gives up only those that the new generation does not assign to it; then it rejoins once more, so that others get
+these."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from linearizability.simulation.grouping import Position, SimulatedMember
 from reference.protocol.errors import ErrorCode
 
 KEEPS = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED})
-"""Reasons to join again by which nothing is lost."""
+"""Errors on which a member rejoins without losing its partitions."""
 
 
 class CooperativeMember(SimulatedMember):
@@ -25,7 +26,8 @@ class CooperativeMember(SimulatedMember):
         self._is_synced = self._is_unaware = False
 
     def _give_up_partitions(self) -> None:
-        """A member that claims partitions which it has given up keeps others from them: no member is asked to revoke them."""
+        """Give up all partitions, and claim none: a claim of lost ones would keep them from others, as no member would revoke
+        them."""
         super()._give_up_partitions()
         self._owned = -1, []
 

@@ -1,8 +1,8 @@
 # pyright: reportPrivateUsage=false
-"""What a coordinator keeps of a partition is what its records say: groups, their offsets, transactional ids.
+"""Check that a coordinator's state of a partition equals its records: groups, their offsets, transactional ids.
 
-The records are replayed once more, as by a node that comes to lead the partition, and both are compared. Left out is what is
-in memory alone: classic groups between two generations, and the partitions that still lack a marker.
+Replays the records as a new leader would, and compares the results. Leaves out state that is only in memory: classic groups
+between two generations, and the partitions that still lack a marker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reference.replication.partition import Partition
 
 COORDINATED = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 COORDINATED_SAMPLED = 64
-"""One in so many changes of these partitions is followed by a comparison."""
+"""One of this many changes of these partitions is followed by a comparison."""
 STABLE_GROUPS = "stable classic groups"
 READ_BYTES = 1 << 20
 View = Mapping[str, Mapping[Any, object]]
@@ -72,7 +72,7 @@ def _new_shard(node: Node) -> GroupShard:
 
 
 def _replayed(shard: S, partition: Partition) -> S:
-    """The shard after all records of the partition; what it cannot read it passes over, as a coordinator does."""
+    """The shard after a replay of all records of the partition. Skips unreadable records, as a coordinator does."""
     offset = partition.log.log_start_offset
     while offset < partition.log.log_end_offset:
         found, before = partition.log.read(offset, READ_BYTES).records, offset
@@ -108,7 +108,7 @@ def _of_groups(node: Node, shard: GroupShard) -> View:
 
 
 def _shown(offsets: Mapping[Any, CommittedOffset]) -> object:
-    """Without their numbers, which say only how many records were replayed."""
+    """The offsets without their numbers, which only count replayed records."""
     return {
         place: (each.offset, each.leader_epoch, each.metadata, each.committed_at, each.expires_at, each.topic_id)
         for place, each in offsets.items()

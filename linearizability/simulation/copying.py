@@ -1,9 +1,9 @@
 """A copier: a member of a group that consumes, transforms and produces exactly once (KIP-98, KIP-447).
 
-What it has read it writes into the output topics in one transaction, which commits the group's offsets too. It comes back
-from faults in the middle of a transaction: dead ones begin a new session under the same transactional id, those that
-stood still find out that others own their partitions. Whatever keeps a transaction from being committed makes the copier go
-back to where the group has committed; offsets of which a transaction is still undecided it waits for.
+It writes the records that it has read into the output topics in one transaction, which also commits the group's offsets. It
+recovers from faults within a transaction: a killed copier begins a new session under the same transactional id, a paused one
+learns that others own its partitions. After a transaction that is not committed, the copier returns to the group's committed
+offsets. It waits for offsets whose transaction is undecided.
 
 The history names a transaction step by step: it begins before the first poll, and is certain to have failed unless its
 commit was asked for.
@@ -64,34 +64,34 @@ OFFSETS_VERSIONS = {1: 4, 2: 5}
 """TxnOffsetCommit: from version 5 on it adds the group's partition to the transaction (KIP-890)."""
 ADD_OFFSETS_VERSION = 3
 MOST_RECORDS = 12
-"""In one batch: the smallest segments hold no more."""
+"""The most records in one batch: the smallest segments hold no more."""
 
 
 @dataclass(slots=True)
 class Copy:
-    """The transaction that is under way."""
+    """The open transaction."""
 
     name: str
     offsets: dict[Key, Position] = field(default_factory=dict[Key, Position])
     batches: list[tuple[Key, list[int]]] = field(default_factory=list[tuple[Key, list[int]]])
-    """What is to be written, batch by batch: output partition and values."""
+    """The batches to write: output partition and values."""
     written: int = 0
-    """How many of them were acknowledged."""
+    """The number of acknowledged batches."""
     send_operation: int | None = None
-    """The next batch's, if it was sent and is not acknowledged yet."""
+    """The operation of the next batch, if it was sent and is not acknowledged yet."""
     is_composed: bool = False
     is_known: bool = False
-    """Whether some broker may have received it."""
+    """Whether a broker may have received a part of it."""
     partitions_are_added: bool = False
     offsets_are_added: bool = False
     offsets_operation: int | None = None
     offsets_are_committed: bool = False
     is_decided: bool = False
-    """All is written, and its end is asked for before anything else is done."""
+    """Everything is written, and the commit comes next."""
     end_operation: int | None = None
     ends_asked: int = 0
     end_was_refused: bool = False
-    """The only request for it was answered, and the session was over before: no coordinator has decided on it."""
+    """The only EndTxn was refused, as the session had ended: no coordinator has committed it."""
 
 
 class SimulatedCopier(SimulatedMember):
@@ -105,13 +105,13 @@ class SimulatedCopier(SimulatedMember):
         self.copier = plan
         self.id = plan.id or f"copier-{number}"
         self._decider = -1
-        """The node that coordinates our transactions."""
+        """The transaction coordinator's node; -1 where it is unknown."""
         self._session = ProducerSession(self.id, timeout_ms=TRANSACTION_TIMEOUT_MS)
         self._taken: dict[Key, int] = {}
-        """How many records of each input partition were read and are not copied yet."""
+        """Input partition -> the number of records that were read and are not copied yet."""
         self._copy: Copy | None = None
         self._must_abort = False
-        """A transaction was given up that its coordinator may know."""
+        """Whether a transaction was given up that its coordinator may know."""
         self._aborts_asked = 0
         self._begun = 0
         self._values = 0
@@ -155,7 +155,7 @@ class SimulatedCopier(SimulatedMember):
         if not copy.is_composed:
             self._compose(copy)
         if not copy.offsets:
-            # A place was lost (its offset is out of range), and there is nothing to commit: no broker receives this copy.
+            # A position was lost (its offset is out of range), so there is nothing to commit, and no request is sent.
             copy.is_composed = False
             self._committed = dict(self._processed)
             self._go_on()
@@ -176,7 +176,7 @@ class SimulatedCopier(SimulatedMember):
             step()
 
     def _compose(self, copy: Copy) -> None:
-        """One output record for each one read; each input partition has its output partition."""
+        """Compose one output record for each record read; each input partition has its output partition."""
         outputs, inputs = self.cluster.outputs(), self.cluster.inputs()
         for key, count in sorted(self._taken.items()):
             output = outputs[inputs.index(key) % len(outputs)]
@@ -197,7 +197,7 @@ class SimulatedCopier(SimulatedMember):
         answered: Callable[..., None],
         patience_ms: int = REQUEST_TIMEOUT_MS,
     ) -> bool:
-        """Ask a node; without a connection, look again a little later. Whether it was asked."""
+        """Send a request to a node; without a connection, retry a little later. Returns whether it was sent."""
         line = self.line_to(node)
         if line is None:
             self.refresh_soon()
@@ -225,7 +225,7 @@ class SimulatedCopier(SimulatedMember):
             self._decider = -1
 
     def _went_well(self, api: str, code: int) -> bool:
-        """Whether a step of a transaction went well; what is to be done where it did not. Errors: Violation."""
+        """Whether a step of a transaction succeeded. Starts the recovery where it did not. Errors: Violation."""
         self.count(api, code)
         if code == ErrorCode.NONE:
             return True
@@ -252,12 +252,12 @@ class SimulatedCopier(SimulatedMember):
             self._session.become(body.producer_id, body.producer_epoch)
 
     def _forget_producer(self) -> None:
-        """Whatever is open is aborted when the next session begins, or when its time is over."""
+        """Forget the producer id. An open transaction is aborted when the next session begins, or by its timeout."""
         self._session.become(*NO_PRODUCER)
         self._must_abort = False
 
     def _lose_session(self, code: int) -> None:
-        """Another client has our transactional id, or the coordinator has aborted our transaction."""
+        """Give up the session, as another client took our transactional id, or the coordinator aborted our transaction."""
         self.world.counts["copiers' sessions lost"] += 1
         if self.cluster.is_over and self._is_one_of_several():
             self._die_for_good()
@@ -268,7 +268,7 @@ class SimulatedCopier(SimulatedMember):
         self._pause(self._some_time(self.member.session_timeout_ms))
 
     def _is_one_of_several(self) -> bool:
-        """Whether another works under our transactional id. Two would fence each other for ever, and to be fenced is fatal to a
+        """Whether another copier uses our transactional id. Two would fence each other for ever, and to be fenced is fatal to a
         producer (ProducerFencedException): in the end a fenced copier leaves the work to the others."""
         others = [each for each in self.cluster.clients if isinstance(each, SimulatedCopier) and each is not self]
         return any(other.id == self.id and not other.finished for other in others)
@@ -355,9 +355,9 @@ class SimulatedCopier(SimulatedMember):
     # ---- the end
 
     def _decide(self) -> None:
-        """All is written: it will be committed, unless something happens to us, or we change our mind.
+        """Commit the complete transaction, unless a fault or a drawn abort prevents that.
 
-        Who stood still does not know it, and asks for the commit although its partitions may be others' by now.
+        A copier that was paused does not notice, and sends the commit although others may own its partitions by now.
         """
         assert self._copy is not None
         self._copy.is_decided = True
@@ -399,8 +399,8 @@ class SimulatedCopier(SimulatedMember):
         self._renew(body, was_repeated=copy.ends_asked > 1)
 
     def _renew(self, body: EndTxnResponse, was_repeated: bool) -> None:
-        """Since KIP-890 each end gives the next epoch. Before, a request for an end that was given up may arrive late, and would
-        end a later transaction of the epoch: who had to ask again begins a session."""
+        """Adopt the next epoch, which each end returns since KIP-890. Before, a repeated EndTxn may arrive late and end a
+        later transaction of the epoch, so a copier that repeated it begins a new session."""
         if self.copier.version > 1:
             self._session.become(body.producer_id, body.producer_epoch)
         elif was_repeated:
@@ -418,7 +418,7 @@ class SimulatedCopier(SimulatedMember):
     # ---- giving up
 
     def _give_up_copy(self, reason: str) -> None:
-        """Others decide the transaction's outcome; it has failed for certain unless its commit may have arrived."""
+        """Record the outcome of the given-up transaction: failed, unless its commit may have arrived; then unknown."""
         copy, self._copy, self._taken = self._copy, None, {}
         if copy is None:
             return
@@ -434,7 +434,7 @@ class SimulatedCopier(SimulatedMember):
             self.recorder.info(copy.end_operation, reason)
 
     def _drop(self, reason: str) -> None:
-        """Give the transaction up and see to it that it is aborted.
+        """Give the transaction up, and have it aborted.
 
         Before KIP-890 an abort keeps the epoch: after a batch of unknown outcome the next sequence number is unknown, and a
         new session has to begin.
@@ -449,7 +449,7 @@ class SimulatedCopier(SimulatedMember):
             self._must_abort, self._aborts_asked = True, 0
 
     def _go_back(self) -> None:
-        """Read again from where the group has committed."""
+        """Return to the group's committed offsets."""
         self.is_settled = False
         if self.places:
             self.recorder.ok(self.recorder.invoke("seek", keys=[name_of(key) for key in self.places], to="committed"))

@@ -1,4 +1,4 @@
-"""What the coordinator answers of a group that is stable: its members and what they own are those that the members know."""
+"""Check that the coordinator describes a stable group with the members and assignments that the members themselves have."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ DESCRIBE_GROUPS, LIST_GROUPS, CONSUMER_GROUP_DESCRIBE = 15, 16, 69
 VERSIONS = {DESCRIBE_GROUPS: 5, LIST_GROUPS: 5, CONSUMER_GROUP_DESCRIBE: 1}
 STABLE = "Stable"
 Shares = dict[str, list[Key]]
-"""Member id -> what it owns."""
+"""Member id -> its partitions."""
 
 
 class SimulatedDescriber(SimulatedClient):
-    """Asks until all answers are what the members know; `difference` says what the last one lacks.
+    """Repeats the requests until all responses agree with the members; `difference` describes the last disagreement.
 
-    A member that dies in the meantime is not expected, nor is a group of which no member is left.
+    Members that have died, and groups without a member left, are not expected.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class SimulatedDescriber(SimulatedClient):
         self.ask(key, VERSIONS[key], body, answered, group, line=line)
 
     def _require(self, holds: bool, difference: str) -> None:
-        """Go on with the next question, or begin again."""
+        """Send the next request, or begin again."""
         if holds:
             self._next()
         else:

@@ -1,4 +1,4 @@
-"""A run as a sequence diagram (Mermaid): the last part of it, in which the promise was broken, without idle chatter."""
+"""A run as a sequence diagram (Mermaid): its last part, in which the promise was broken, without idle requests."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from linearizability.simulation.world import Trace
 MAX_STEPS = 120
 MAX_TEXT = 70
 CHATTER = ("Metadata", "BrokerHeartbeat")
-"""Requests that seldom explain anything."""
+"""Requests that are left out, as they seldom explain a violation."""
 
 
 def drawn(arrows: list[tuple[str, str, str]]) -> str:
-    """Mermaid text of messages and of events at one participant; nodes stand in the order of their names."""
+    """Mermaid text of messages, and of events at one participant. Participants are in the order of their names."""
     participants = sorted({name for each in arrows for name in each[:2]})
     lines = ["sequenceDiagram", *(f"    participant {_identifier(name)} as {name}" for name in participants)]
     for source, target, text in arrows:
@@ -23,7 +23,7 @@ def drawn(arrows: list[tuple[str, str, str]]) -> str:
 
 
 def sequence_diagram(trace: Trace) -> str:
-    """Mermaid text; faults and the broken promise stand as notes over all participants."""
+    """Mermaid text of a trace. Faults and the broken promise are notes over all participants."""
     shown = [each for each in trace.events if not each[3].startswith(CHATTER)]
     faults = [each for each in shown[:-MAX_STEPS] if each[1] == "world"]
     shown = faults + shown[-MAX_STEPS:]
@@ -50,7 +50,7 @@ def _identifier(name: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """What Mermaid reads as text: no separators of its own."""
+    """The text without Mermaid's separators, cut to MAX_TEXT."""
     for mark in (";", "#", ":"):
         text = text.replace(mark, ",")
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + " …"

@@ -1,4 +1,4 @@
-"""Drawing schedules: one recipe, and two ways to choose — by seed, for volume, or by Hypothesis, which shrinks."""
+"""Draw schedules: one recipe, with choices by a seed, for many runs, or by Hypothesis, which shrinks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 MAX_CLOCK_JUMP_MS = 1_200_000
-"""Less than an hour together with others: beyond, records of honest clients would be refused as from the future."""
+"""Several jumps together stay below an hour; above, brokers would refuse correct clients' records as from the future."""
 
 
 def draw(

@@ -79,7 +79,7 @@ def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Sche
 
 
 def _of_one_pattern(choices: Choices, seed: int, mutant: str | None, nodes: int, name: str = "") -> Schedule:
-    """One partition is written in haste while one pattern is played two or three times, without interference."""
+    """A run with one partition and two or three repetitions of one fault pattern, without other faults."""
     times = choices.integer(2, 3)
     drawn = _topic(choices, 0, False).model_copy(update={"partitions": 1})
     patterns = FaultPatterns(choices, nodes, [drawn])
@@ -102,14 +102,14 @@ def _of_one_pattern(choices: Choices, seed: int, mutant: str | None, nodes: int,
 
 LATE = "late slices"
 LATE_EVERY, LATE_AT = 15, 12
-"""Seeds with this remainder play this pattern alone, which no other run has: those of other seeds are what they were before
+"""Only seeds with this remainder have this pattern, so that the schedules of all others are unchanged since before
 2026-11-29."""
 
 QUICK_PRODUCER = {"pause_ms": 12, "batches": 400, "in_flight": 5}
-"""So quick that something is on its way whenever a leader is deposed."""
+"""So quick that a batch is in flight whenever a leader is deposed."""
 
 FIRST_PATTERN_MS, PATTERN_MS = 100, 2_500
-"""When the only pattern of a run begins first, and how long it takes."""
+"""When the only pattern of a run first begins, and its duration."""
 
 RARE_SETTINGS: tuple[tuple[int, tuple[dict[str, str], ...]], ...] = (
     (3, tuple({"metadata.log.max.record.bytes.between.snapshots": size} for size in ("3000", "600"))),
@@ -119,8 +119,8 @@ RARE_SETTINGS: tuple[tuple[int, tuple[dict[str, str], ...]], ...] = (
     (5, ({"replica.fetch.max.bytes": "100"}, {"replica.fetch.max.bytes": "1000"})),
     (5, ({"replica.lag.time.max.ms": "200"}, {"replica.lag.time.max.ms": "800"})),
 )  # fmt: skip
-"""Settings of the nodes that bring rare things about, each in one run of so many: snapshots of the metadata, small answers,
-quick sessions, high watermarks that a restart forgets, an ISR that is left soon or late."""
+"""Node settings that cause rare states, each in one run of so many: metadata snapshots, small responses, short sessions, high
+watermarks that a restart forgets, early or late removal from the ISR."""
 
 
 def _properties(choices: Choices) -> dict[str, str]:
@@ -140,7 +140,7 @@ def _topic(choices: Choices, index: int, flushed: bool) -> Topic:
 
 
 def _some_kinds(choices: Choices) -> tuple[str, ...]:
-    """The fault patterns of one run: in every other all of them, else a few that come again and again (swarm testing)."""
+    """The fault patterns of one run: in every other run all of them, else a few that are repeated (swarm testing)."""
     count = choices.one_of((len(KINDS), 2, 4, len(KINDS)))
     return KINDS if count == len(KINDS) else tuple(choices.one_of(KINDS) for _ in range(count))
 

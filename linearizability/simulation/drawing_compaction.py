@@ -1,6 +1,6 @@
-"""What some schedules have besides: a compacted topic, the client that updates it, and cleaners that are seldom at rest.
+"""Additions to some schedules: a compacted topic, the client that updates it, and cleaners that are seldom idle.
 
-It is drawn last of all, so that the rest of a seed's schedule is what it was before 2026-11-26.
+They are drawn last, so that the rest of a seed's schedule is unchanged since before 2026-11-26.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from linearizability.simulation.schedule import Schedule, Topic, Updater
 TOPIC = "latest"
 BACKOFFS_MS = (50, 150, 400)
 CHECKPOINT_INTERVALS = ("log.flush.offset.checkpoint.interval.ms", "log.flush.start.offset.checkpoint.interval.ms")
-"""A minute by default, which is longer than a run: a cut then never goes below a stored recovery point."""
+"""A minute by default, which is longer than a run: a truncation would then never go below a stored recovery point."""
 DELETES_AT_ONCE = "1"
-"""As delete.retention.ms: a tombstone goes with the next compaction but one. A day, the default, is longer than any run."""
+"""The value of delete.retention.ms: the second compaction removes a tombstone. The default, a day, is longer than any run."""
 
 
 def with_compaction(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
-    """The same schedule; one of three that have something rare has a compacted topic."""
+    """The schedule, with a compacted topic in one of three that have a rarity."""
     if seed % EVERY < FROM or choices.integer(0, 2) != 2:
         return schedule
     updater = Updater(

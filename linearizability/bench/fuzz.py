@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_SCHEDULES = 5_000
 SEEDS = 10
 SEEDS_APART = 100_000
-"""First seeds of the trials: 0, this, twice this: their runs are never the same."""
+"""Distance of the trials' first seeds, so that their runs never overlap."""
 HISTORY = "history"
 EVERYTHING = "everything"
 FOLDER = Path(__file__).parent
@@ -44,7 +44,7 @@ PART = "times to find"
 
 
 class Task(NamedTuple):
-    """What one trial is about."""
+    """The mutant, first seed and kind of checks of a trial."""
 
     mutant: str
     by: str
@@ -62,22 +62,22 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Trial:
-    """What came out of one."""
+    """The result of a trial."""
 
     schedules: int | None
-    """How many runs it took; None where the bug was not found."""
+    """Number of runs until the bug was found; None if it was not."""
     seconds: float
     """CPU seconds of all its runs."""
     runs: int
-    """How many runs were made."""
+    """Number of runs that were made."""
     rule: str
     fingerprint: str
     python: str = ""
-    """The interpreter that executed the runs, where it was another (`elsewhere`)."""
+    """The other interpreter that executed the runs, if any (`remote_interpreter`)."""
 
 
 def fingerprint(mutant: str) -> str:
-    """What decides the trials of a mutant: the first schedules that are drawn for it, and the planted function.
+    """Return a checksum of what decides a mutant's trials: the first schedules drawn for it, and the planted function.
 
     Checks that were added to the world since do not make a stored trial stale: they find no later.
     """
@@ -103,11 +103,11 @@ def _body(function: Callable[..., Any]) -> str:
 
 
 FINGERPRINTED = 3
-"""So many schedules stand for all that a recipe draws."""
+"""Number of schedules that represent all that a recipe draws."""
 
 
 def tasks(mutants: Iterable[str], seeds: int) -> Iterator[Task]:
-    """All trials: first one of each mutant, then the second of each, so that a run that is cut short says something of all."""
+    """Yield all trials, first one of each mutant, then the second of each, so that a short run covers all mutants."""
     from linearizability.mutants.registry import MUTANTS
 
     named = [(name, MUTANTS[name]) for name in mutants]
@@ -121,7 +121,7 @@ def tasks(mutants: Iterable[str], seeds: int) -> Iterator[Task]:
 
 
 def run_trial(task: Task, most: int, interpreter: RemoteInterpreter | None = None) -> Trial:
-    """Live from the trial's first seed on until the bug is found. Errors: InterpreterError, of another interpreter that leads."""
+    """Run schedules from the trial's first seed on until the bug is found. Errors: InterpreterError of another interpreter."""
     from linearizability.mutants.registry import MUTANTS, planted
 
     mutant = MUTANTS[task.mutant]
@@ -139,7 +139,7 @@ def run_trial(task: Task, most: int, interpreter: RemoteInterpreter | None = Non
 
 
 def _runs(task: Task, most: int, interpreter: RemoteInterpreter | None) -> Iterator[tuple[Outcome, float]]:
-    """The outcomes of a trial's runs, and the CPU seconds of each."""
+    """Yield outcome and CPU seconds of each run of a trial."""
     from linearizability.mutants.registry import MUTANTS
     from linearizability.simulation.fuzzing import runs
     from linearizability.simulation.remote_interpreter import Task as Few
@@ -155,21 +155,21 @@ def _runs(task: Task, most: int, interpreter: RemoteInterpreter | None) -> Itera
 
 
 RUNS_AT_ONCE = 10
-"""So many another interpreter is asked for; those behind the last one of a trial are led without effect."""
+"""Runs that another interpreter is asked for at once. Those after a trial's last one are wasted."""
 
 
 # ---- the store
 
 
 def read_store(path: Path) -> dict[str, Trial]:
-    """The trials that are kept, by task; none where there is no file."""
+    """Return the stored trials by task; none if there is no file."""
     if not path.exists():
         return {}
     return {name: Trial(**value) for name, value in json.loads(path.read_text()).items()}
 
 
 def write_store(path: Path, trials: dict[str, Trial]) -> None:
-    """Keep the trials; a reader never finds half a file."""
+    """Store the trials atomically."""
     partial = path.with_suffix(".part")
     lines = [f" {json.dumps(name)}: {json.dumps(_reported(trials[name]))}" for name in sorted(trials)]
     partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
@@ -191,7 +191,7 @@ class Row:
     by: str
     trials: Sequence[Trial]
     stale: int = 0
-    """So many of the trials are of other schedules, or of another mutant of this name."""
+    """Number of trials of other schedules, or of another mutant of this name."""
 
     @property
     def found(self) -> list[Trial]:
@@ -214,7 +214,7 @@ class Row:
 
 
 def rows(mutants: Iterable[str], trials: dict[str, Trial], stale: Collection[str] = ()) -> list[Row]:
-    """What is kept of these mutants, in their order; `stale` names trials."""
+    """Return the rows of these mutants in their order. `stale` names trials."""
     by_row: dict[tuple[str, str], list[Trial]] = {}
     for name, trial in trials.items():
         mutant, by, _ = name.split("/")
@@ -229,7 +229,7 @@ def rows(mutants: Iterable[str], trials: dict[str, Trial], stale: Collection[str
 
 
 def table(found: Iterable[Row]) -> str:
-    """The rows as a Markdown table."""
+    """Return the rows as a Markdown table."""
     lines = [
         "| mutant | clients | found by | trials | found | schedules: median | most | CPU seconds: median | broken promises |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
@@ -253,7 +253,7 @@ def _runs_of(name: str) -> str:
 
 
 def write_table(text: str) -> None:
-    """Put the table into mutants/TIMES.md."""
+    """Write the table into mutants/TIMES.md."""
     write_part(PAGE, PART, text)
 
 
@@ -322,7 +322,7 @@ def fuzz(
 
 
 def _is_asked(task: str) -> bool:
-    """Whether there is such a trial today."""
+    """Return whether such a trial exists today."""
     from linearizability.mutants.registry import MUTANTS
 
     name, by, _ = task.split("/")
@@ -331,7 +331,7 @@ def _is_asked(task: str) -> bool:
 
 
 def _stale(trials: dict[str, Trial]) -> set[str]:
-    """The trials of other schedules, or of another mutant of that name."""
+    """Return the trials of other schedules, or of another mutant of that name."""
     mutant_of = {name: name.split("/")[0] for name in trials}
     present = {mutant: fingerprint(mutant) for mutant in {*mutant_of.values()}}
     return {name for name, trial in trials.items() if trial.fingerprint != present[mutant_of[name]]}
@@ -347,7 +347,7 @@ def _run_all(
     store: Path,
     interpreter: RemoteInterpreter | None,
 ) -> None:
-    """Run what is missing or stale, each trial stored as soon as it is over."""
+    """Run missing and stale trials, and store each at its end."""
     until = time.monotonic() + minutes * 60 if minutes is not None else float("inf")
 
     def is_missing(task: Task) -> bool:

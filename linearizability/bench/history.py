@@ -26,22 +26,22 @@ from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 
 PLANTED = {"lost-write": 6, "duplicate": 2, "inconsistent-offsets": 4, "nonmonotonic-poll": 1, "phantom-read": 2}
-"""Anomalies of the five rules that each partition is given."""
+"""Anomalies planted in each partition."""
 RECORDS_A_PARTITION = 500_000
 """Records of one partition; each is sent once and polled once, so a partition holds twice as many facts."""
 LEAST_RECORDS = 5_000
-"""Of a partition: what is planted needs so much room."""
+"""Fewest records of a partition that has room for PLANTED."""
 PLANTED_IN_SMALL = {"lost-write": 1}
-"""What each SMALL_A_PLANT-th of the partitions is given that have less room: a record in their midst is not read."""
+"""Anomalies of each SMALL_A_PLANT-th smaller partition: a record in its middle is not read."""
 SMALL_A_PLANT = 100
 RECORDS_OF_SMALL = 10
 LARGE_SHARE = 0.9
-"""Of the facts of the shape `skewed` that are in one partition; the others hold as much each as `even` ones."""
+"""Share of a `skewed` store's facts in one partition. The others are as large as `even` ones."""
 RUN = "bench"
 
 
 def partition_facts(number: int, records: int):  # type: ignore[no-untyped-def]
-    """The facts of one partition as an Arrow table: four producers in batches of ten, two consumers in polls of 500."""
+    """Return one partition's facts as an Arrow table: four producers in batches of ten, two consumers in polls of 500."""
     import numpy as np
     import pyarrow as pa
 
@@ -90,7 +90,7 @@ def partition_facts(number: int, records: int):  # type: ignore[no-untyped-def]
 
 
 def _plant(polled: dict[str, Any], records: int):  # type: ignore[no-untyped-def]
-    """Plants what PLANTED says; returns the mask of polled rows that stay."""
+    """Plant the anomalies of PLANTED. Returns the mask of polled rows that stay."""
     import numpy as np
 
     at = np.linspace(records * 0.1, records * 0.9, 8).astype(int) // 500 * 500 + 250
@@ -117,7 +117,7 @@ def _plant_small(number: int, records: int):  # type: ignore[no-untyped-def]
 
 
 def expected(sizes: Sequence[int]) -> dict[str, int]:
-    """What is planted in partitions of so many records."""
+    """Return the anomalies planted in partitions of these sizes."""
     total = dict.fromkeys(PLANTED, 0)
     for number, records in enumerate(sizes):
         small = PLANTED_IN_SMALL if number % SMALL_A_PLANT == 0 else {}
@@ -127,7 +127,7 @@ def expected(sizes: Sequence[int]) -> dict[str, int]:
 
 
 class Shape(StrEnum):
-    """How facts lie in partitions."""
+    """Distribution of facts over partitions."""
 
     EVEN = "even"
     SMALL = "small"
@@ -135,7 +135,7 @@ class Shape(StrEnum):
 
 
 def sizes_of(facts: int, shape: Shape = Shape.EVEN, partitions: int = 0) -> list[int]:
-    """The records of each partition; by default as many partitions as keep each small."""
+    """Return the records of each partition. By default there are enough partitions to keep each small."""
     records = facts // 2
     if shape is Shape.SMALL:
         return [RECORDS_OF_SMALL] * max(1, records // RECORDS_OF_SMALL)
@@ -150,7 +150,7 @@ def sizes_of(facts: int, shape: Shape = Shape.EVEN, partitions: int = 0) -> list
 
 
 def write_store(store: Path, sizes: Sequence[int]) -> None:
-    """A store of partitions of so many records; small ones share files."""
+    """Write a store of partitions of these sizes. Small ones share files."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -201,7 +201,7 @@ def rule_sets() -> dict[str, list[str]]:
 
 
 def measure_local(store: Path, sizes: Sequence[int], names: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Facts in memory, rules in this process; reading is measured by itself."""
+    """Measure the rules in this process on facts in memory, and reading by itself."""
     from linearizability.history.contract import Contract
     from linearizability.history.store import read_store
     from linearizability.pipeline.local import context_of, judge_run
@@ -223,7 +223,7 @@ def measure_local(store: Path, sizes: Sequence[int], names: Iterable[str]) -> It
 
 
 def measure_spark(store: Path, sizes: Sequence[int], names: Iterable[str], master: str) -> Iterator[dict[str, Any]]:
-    """One job over the store, from its Parquet files to the findings; the session is warm."""
+    """Measure one Spark job over the store, from Parquet files to findings, in a warm session."""
     from linearizability.history.store import read_runs, sound_parts
     from linearizability.pipeline.local import context_of
     from linearizability.pipeline.spark import judge_files
@@ -263,7 +263,7 @@ def row(engine: str, rules: str, facts: int, wall: float, cpu: float) -> dict[st
 
 
 class MemoryWatch:
-    """The most memory that this process and all its descendants (the JVM, Spark's workers) held at once."""
+    """Watches the most memory that this process and its descendants (the JVM, Spark's workers) held at once."""
 
     def __init__(self) -> None:
         self.peak_mb = 0
@@ -286,7 +286,7 @@ class MemoryWatch:
 
 
 def family_cpu(root: int) -> float:
-    """CPU seconds that a process and its living descendants have used."""
+    """Return the CPU seconds of a process and its living descendants."""
     used = 0
     for process in family_of(root):
         with suppress(OSError, IndexError, ValueError):
@@ -295,7 +295,7 @@ def family_cpu(root: int) -> float:
 
 
 def family_of(root: int) -> set[int]:
-    """A process and its descendants."""
+    """Return a process and its descendants."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
@@ -310,7 +310,7 @@ def family_of(root: int) -> set[int]:
 
 
 def family_memory(root: int) -> int:
-    """Proportional resident bytes of a process and its descendants."""
+    """Return the proportional resident bytes of a process and its descendants."""
     total = 0
     for process in family_of(root):
         with suppress(OSError, IndexError, ValueError):

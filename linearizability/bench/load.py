@@ -41,7 +41,7 @@ PRODUCE, FETCH, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 19, 20
 PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 11, 12, 9, 5, 4
 IN_FLIGHT = 5
 SAMPLE_EVERY = 997
-"""How often an answer is decoded besides the first."""
+"""Besides the first response, each one at this interval is decoded."""
 TIMEOUT_S = 30.0
 MAX_LATENCIES = 2_000_000
 PLAIN = ClientSecurity()
@@ -49,7 +49,7 @@ PLAIN = ClientSecurity()
 
 @dataclass(frozen=True)
 class Case:
-    """What a request holds: `records` of `record_bytes` each to produce, or `fetch_bytes` to fetch."""
+    """A kind of load: requests with `records` of `record_bytes` each to produce, or `fetch_bytes` to fetch."""
 
     name: str
     records: int = 0
@@ -62,9 +62,9 @@ class Case:
     commit, rebalance, transaction and transaction-read: see `coordination`.
     """
     partitions: int = 0
-    """Whose offsets a commit holds."""
+    """Number of partitions in a commit."""
     members: int = 0
-    """Of a group."""
+    """Number of a group's members."""
 
 
 CASES = {
@@ -111,7 +111,7 @@ ALL_CASES = CASES | GROUP_CASES | TRANSACTION_CASES
 
 
 class LoadConnection:
-    """A blocking connection that speaks frames, encrypted and authenticated where the listener wants that."""
+    """A blocking connection for frames, encrypted and authenticated if the listener requires it."""
 
     def __init__(self, host: str, port: int, security: ClientSecurity = PLAIN) -> None:
         self.socket = socket.create_connection((host, port), TIMEOUT_S)
@@ -127,16 +127,16 @@ class LoadConnection:
         return self.receive()
 
     def call(self, key: int, version: int, body: Any) -> Any:
-        """One request and its decoded answer."""
+        """Send a request and return its decoded response."""
         self.send(key, version, body)
         return decode_response(key, version, self.receive())[1]
 
     def send(self, key: int, version: int, body: Any) -> None:
-        """One request, whose answer is received later."""
+        """Send a request; its response is received later."""
         self.socket.sendall(encode_request(key, version, 1, "bench", body))
 
     def receive(self) -> bytes:
-        """One whole frame, without its size."""
+        """Receive a whole frame. Returns it without its size."""
         size = int.from_bytes(self._exactly(4), "big")
         return self._exactly(size)
 
@@ -151,7 +151,7 @@ class LoadConnection:
         return bytes(data)
 
     def skip(self, size: int) -> None:
-        """Read and forget bytes."""
+        """Read and drop bytes."""
         while size:
             received = self.socket.recv_into(self._buffer[: min(size, len(self._buffer))])
             if not received:
@@ -160,7 +160,7 @@ class LoadConnection:
 
 
 def make_topic(connection: LoadConnection, name: str, partitions: int = 1, replicas: int = 1) -> str:
-    """Create a topic and wait until all replicas of its first partition are in sync; gives its leader's address."""
+    """Create a topic and wait until all replicas of its first partition are in sync; returns its leader's address."""
     configs = {"min.insync.replicas": str(max(1, replicas - 1)), "file.delete.delay.ms": "1000"}
     topics = [new_topic(name, partitions, replication_factor=replicas, configs=configs)]
     created = connection.call(
@@ -183,7 +183,7 @@ def make_topic(connection: LoadConnection, name: str, partitions: int = 1, repli
 
 
 def delete_topic(connection: LoadConnection, name: str) -> None:
-    """Delete a topic, where it exists: the records of all rounds together would not fit on many disks."""
+    """Delete a topic if it exists: many disks could not hold the records of all rounds."""
     wanted = DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)
     code = connection.call(DELETE_TOPICS, DELETE_TOPICS_VERSION, wanted).responses[0].error_code
     if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
@@ -191,9 +191,9 @@ def delete_topic(connection: LoadConnection, name: str) -> None:
 
 
 def await_leader(connection: LoadConnection, topic: str, acks: int) -> None:
-    """Write records until one is taken: a broker may learn of its leadership later than a client.
+    """Write records until one is accepted: a broker may learn of its leadership later than a client.
 
-    Errors: TimeoutError, RuntimeError for an error that no waiting mends.
+    Errors: TimeoutError, RuntimeError for a permanent error.
     """
     deadline = time.monotonic() + TIMEOUT_S
     code = ErrorCode.NONE
@@ -214,7 +214,7 @@ def produce_body(topic: str, batch: bytes | bytearray, acks: int = 1) -> Produce
 
 
 def make_batch(records: int, record_bytes: int) -> bytearray:
-    """A batch of records whose values have the given size and do not repeat."""
+    """Return a batch of records whose values have the given size and do not repeat."""
     chance = random.Random(7)
     now = TimestampMs(int(time.time() * 1000))
     return build([Record(Offset(index), now, None, chance.randbytes(record_bytes)) for index in range(records)])
@@ -225,7 +225,7 @@ def fetch_body(topic: str, offset: int, max_bytes: int) -> FetchRequest:
 
 
 def prepare(connection: LoadConnection, case: Case, topic: str, acks: int) -> tuple[int, int, bytes, int]:
-    """The case's API key, version, encoded request, and the bytes of records that one request moves."""
+    """Return the case's API key, version, encoded request, and record bytes per request."""
     if not case.fetch_bytes:
         batch = make_batch(case.records, case.record_bytes)
         body = produce_body(topic, batch, acks)
@@ -252,7 +252,7 @@ def check(key: int, version: int, frame: bytes) -> None:
 
 
 Driver = Callable[[float], tuple[int, list[int]]]
-"""Loads the broker for a time; gives the number of requests answered and their latencies in nanoseconds."""
+"""Loads the broker for some seconds. Returns the number of responses and their latencies in nanoseconds."""
 
 
 def connect(address: str, security: ClientSecurity = PLAIN) -> LoadConnection:
@@ -263,17 +263,17 @@ def connect(address: str, security: ClientSecurity = PLAIN) -> LoadConnection:
 
 @dataclass(frozen=True)
 class Entry:
-    """The way into a cluster: its addresses, and the properties of a client, by the names of Kafka's own clients."""
+    """A cluster's addresses, and client properties by the names of Kafka's own clients."""
 
     bootstrap: str
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def connect(self, address: str = "") -> LoadConnection:
-        """A connection to HOST:PORT, or to the first address."""
+        """Return a connection to HOST:PORT, or to the first address."""
         return connect(address or self.bootstrap.split(",")[0], ClientSecurity.of(self.properties))
 
     def librdkafka(self) -> dict[str, str]:
-        """The same by the names of librdkafka."""
+        """Return the same properties by librdkafka's names."""
         given = {"bootstrap.servers": self.bootstrap}
         security = ClientSecurity.of(self.properties)
         if security.protocol != "PLAINTEXT":
@@ -314,7 +314,7 @@ def run(entry: Entry, case: Case, seconds: float, warmup_s: float, replicas: int
 
 
 def prepare_driver(entry: Entry, case: Case, topic: str, replicas: int) -> tuple[Driver, int]:
-    """What loads the broker in this case, and the bytes of records that one request moves.
+    """Return the driver of this case, and the record bytes per request.
 
     Requests go to the leader of the topic's one partition; with several replicas they ask for acks=all.
     """
@@ -342,7 +342,7 @@ def prepare_driver(entry: Entry, case: Case, topic: str, replicas: int) -> tuple
 
 
 def produce_with_librdkafka(entry: Entry, topic: str, size: int, seconds: float, acks: int) -> tuple[int, list[int]]:
-    """Produce as fast as the library lets us; a record counts when it is acknowledged."""
+    """Produce as fast as the library can. A record counts when it is acknowledged."""
     from confluent_kafka import Producer
 
     delivered = 0
@@ -398,7 +398,7 @@ def consume_with_librdkafka(entry: Entry, topic: str, seconds: float) -> tuple[i
 def drive_encoded(
     connection: LoadConnection, request: bytes, in_flight: int, check: Callable[[bytes], None], seconds: float
 ) -> tuple[int, list[int]]:
-    """Keep `in_flight` requests under way for a time; gives the number answered and their latencies in nanoseconds.
+    """Keep `in_flight` requests in flight for some seconds. Returns the number of responses and their latencies in nanoseconds.
 
     `check` is given a sample of the answers, and raises where one carries an error.
     """

@@ -28,17 +28,17 @@ REQUEST_TIMEOUT_MS = 5_000
 DELIVERY_TIMEOUT_MS = 120_000
 RECONNECT_BACKOFF_MAX_MS = 500
 LAST_WITHIN_S = 60.0
-"""How long the last records may take to be acknowledged, once no more are sent."""
+"""Time for the last acknowledgements after the last send."""
 
 Report = Callable[[str, object], None]
-"""Takes a record's value and the error that it met; None where it is acknowledged."""
+"""Takes a record's value and its error, None if it is acknowledged."""
 
 
 class Library(ABC):
     """An idempotent producer of one library, which sends to one partition."""
 
     module: ClassVar[str]
-    """What is imported, and only when it is used: not every installation has every library."""
+    """The module to import, only when it is used: not every installation has every library."""
 
     def __init__(self, topic: str, partition: int, report: Report) -> None:
         self.topic = topic
@@ -54,7 +54,7 @@ class Library(ABC):
         """Send without waiting; the record's outcome is reported when it is known. Errors: whatever the library raises."""
 
     def rest(self, seconds: float) -> None:
-        """Let this time pass, and the library work."""
+        """Wait this long while the library works."""
         time.sleep(seconds)
 
     @abstractmethod
@@ -171,11 +171,11 @@ LIBRARIES: dict[str, type[Library]] = {
     "kafka-python": KafkaPython,
     "aiokafka": Aiokafka,
 }
-"""By the names of their packages."""
+"""Package name -> library."""
 
 
 def send_until(library: Library, ended: Callable[[], bool]) -> int:
-    """Send until it is ended; gives how many were sent. What a library raises at a send is that record's outcome."""
+    """Send until `ended`. Returns the number of sent records. An exception at a send is that record's outcome."""
     sent = 0
     while not ended():
         value = str(sent)
@@ -190,7 +190,7 @@ def send_until(library: Library, ended: Callable[[], bool]) -> int:
 
 
 def say(**facts: object) -> None:
-    """One line of JSON in one write, because libraries report from threads of their own."""
+    """Print a line of JSON in one write, because libraries report from their own threads."""
     os.write(sys.stdout.fileno(), (json.dumps(facts) + "\n").encode())
 
 

@@ -59,9 +59,9 @@ class Kind(NamedTuple):
     nodes: int
     measure: Callable[[ClusterTarget, int, Meter], None]
     weight: float = 1.0
-    """How long one of what is counted takes, beside a partition; for the estimate of the time left."""
+    """Relative time of one counted item, a partition being 1, to estimate the time left."""
     config: Mapping[str, str] = {}
-    """Properties of the brokers, beside those of a fast failover."""
+    """Properties of the brokers besides those of a fast failover."""
 
 
 KINDS: dict[str, Kind] = {
@@ -89,7 +89,7 @@ class Step:
         return f"{self.kind}/{self.spec}/{self.count}"
 
     def run(self, folder: Path, progress: Callable[[str], None]) -> dict[str, Any]:
-        """The step's row; where the target fails, `failed` says how."""
+        """Return the step's row; `failed` gives the error of a target that failed."""
         kind = KINDS[self.kind]
         row: dict[str, Any] = {"kind": self.kind, "target": self.spec, "count": self.count}
         try:
@@ -102,7 +102,7 @@ class Step:
 
 
 def steps(specs: Sequence[str], counts: Mapping[str, Sequence[int]]) -> Iterator[Step]:
-    """All steps, small ones first, the targets of each side by side."""
+    """Yield all steps, small ones first, the targets of each in turn."""
     for kind, numbers in counts.items():
         for count in sorted(numbers):
             yield from (Step(kind, spec, count) for spec in specs)
@@ -112,12 +112,12 @@ def steps(specs: Sequence[str], counts: Mapping[str, Sequence[int]]) -> Iterator
 
 
 def read_store(path: Path) -> dict[str, dict[str, Any]]:
-    """The rows that are kept, by step."""
+    """Return the stored rows by step."""
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write_store(path: Path, rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Keep the rows; a reader never finds half a file."""
+    """Store the rows atomically."""
     partial = path.with_suffix(".part")
     partial.write_text("{\n" + ",\n".join(f" {json.dumps(n)}: {json.dumps(rows[n])}" for n in rows) + "\n}\n")
     partial.replace(path)
@@ -126,7 +126,7 @@ def write_store(path: Path, rows: Mapping[str, Mapping[str, Any]]) -> None:
 # ---- the command
 
 STARTS_WEIGH = 1_000
-"""Of the estimate of the time left: to start brokers takes about as long as so many partitions."""
+"""Starting brokers takes about as long as this many partitions, to estimate the time left."""
 
 
 def _numbers(text: str, option: str) -> list[int]:

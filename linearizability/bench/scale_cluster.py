@@ -33,9 +33,9 @@ from reference.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 TOPIC_PARTITIONS = 1_000
-"""Of one topic: Kafka's controller takes at most 10,000 records of one request."""
+"""Partitions of a topic. Kafka's controller accepts at most 10,000 records of one request."""
 REQUEST_PARTITIONS = 200
-"""So many records one produce request carries, each to a partition of its own."""
+"""Records in a produce request, each for another partition."""
 CREATED_WITHIN_S, SERVED_WITHIN_S = 600.0, 1200.0
 IDLE_S, SETTLE_S, LOAD_S, WARMUP_S = 10.0, 3.0, 5.0, 3.0
 LOADS = 3
@@ -43,7 +43,7 @@ IN_FLIGHT = 5
 STARTED_WITHIN_S, STOPPED_WITHIN_S = 1200.0, 600.0
 LOOK_EVERY_S = 0.1
 REST = 2.0
-"""How much longer than a look it rests until the next: to describe thousands of partitions costs a broker something, too."""
+"""Pause after a look as a multiple of its duration, since describing thousands of partitions also loads the broker."""
 
 Key = tuple[str, int]
 """A partition: its topic's name, and its index."""
@@ -51,14 +51,14 @@ Key = tuple[str, int]
 
 @dataclass
 class Topics:
-    """The bench's topics on a target, and the connections by which it is asked."""
+    """The bench's topics on a target, and the connections to it."""
 
     target: ClusterTarget
     count: int
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Each topic's number of partitions."""
+        """Return each topic's number of partitions."""
         whole, rest = divmod(self.count, TOPIC_PARTITIONS)
         sizes = [TOPIC_PARTITIONS] * whole + [rest] * (rest > 0)
         return {f"scale-{number}": size for number, size in enumerate(sizes)}
@@ -84,14 +84,14 @@ class Topics:
         connection.socket.close()
 
     def look(self, connection: LoadConnection, names: Iterable[str]) -> MetadataResponse:
-        """What one node says of some topics."""
+        """Return one node's metadata of some topics."""
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
         found: MetadataResponse = connection.call(METADATA, METADATA_VERSION, body)
         return found
 
     def await_in_sync(self) -> None:
-        """Wait until every ISR is whole. Topics are asked for one by one, so that looking costs little. Errors: TargetError."""
+        """Wait until every ISR is full. Requests one topic at a time, which costs little. Errors: TargetError."""
         connection = connect(self.alive()[0])
         until = time.monotonic() + SERVED_WITHIN_S
         for name, size in self.sizes.items():
@@ -139,7 +139,7 @@ def connect(node: Node) -> LoadConnection:
 
 
 def led_by(answer: MetadataResponse, wanted: set[Key]) -> dict[int, list[Key]]:
-    """The wanted partitions by leader, without those that have none."""
+    """Return the wanted partitions by leader, without those that have none."""
     found: dict[int, list[Key]] = defaultdict(list)
     for topic in answer.topics:
         for each in topic.partitions:
@@ -150,7 +150,7 @@ def led_by(answer: MetadataResponse, wanted: set[Key]) -> dict[int, list[Key]]:
 
 
 def produce(connection: LoadConnection, keys: Sequence[Key], batch: bytes) -> set[Key]:
-    """A record to each partition, all requests sent before the first answer is read; gives the partitions that took one."""
+    """Send a record to each partition, all before the first response is read. Returns the partitions that accepted one."""
     requests = [keys[at : at + REQUEST_PARTITIONS] for at in range(0, len(keys), REQUEST_PARTITIONS)]
     for some in requests:
         connection.socket.sendall(encode_request(PRODUCE, PRODUCE_VERSION, 1, "bench", _records(some, batch)))
@@ -182,7 +182,7 @@ class Meter:
     row: dict[str, Any]
     progress: Callable[[str], None]
     gone_cpu_s: float = 0.0
-    """What processes used that have ended since."""
+    """CPU seconds of processes that have ended."""
 
     def pids(self) -> list[int]:
         processes = [self.target.member(node.id).process for node in self.target.nodes]
@@ -205,7 +205,7 @@ class Meter:
         self.target.kill(node)
 
     def stop(self, node: int) -> None:
-        """A clean end, however long it takes: `stop_s`. Errors: TargetError where it is not clean."""
+        """Stop a node cleanly, without a time limit: `stop_s`. Errors: TargetError if it does not stop cleanly."""
         self.progress("stop")
         process = self.target.member(node).process
         began, pid = time.monotonic(), process.pid
@@ -231,7 +231,7 @@ class Meter:
         self.row[f"{name}_peak_mb"] = round(peak_mb(pid))
 
     def holdings(self) -> tuple[float, int]:
-        """Megabytes and descriptors of all nodes."""
+        """Return megabytes and descriptors of all nodes."""
         pids = self.pids()
         return sum(map(resident_mb, pids)), sum(map(descriptors, pids))
 
@@ -248,7 +248,7 @@ class Meter:
         self.row[name] = round((self.cpu_s() - cpu) / IDLE_S * 1000, 2)
 
     def load(self, connections: Sequence[LoadConnection], leader: str, topic: str, acks: int) -> None:
-        """The rate of one partition, and the CPU of all nodes for a request: with several under way, and with one."""
+        """Measure one partition's rate and the CPU of all nodes per request, with several in flight and with one."""
         body = produce_body(topic, make_batch(1, 100), acks)
         request = encode_request(PRODUCE, PRODUCE_VERSION, 1, "bench", body)
         drive(connections, request, WARMUP_S)
@@ -258,7 +258,7 @@ class Meter:
             self.load_with(prefix, lambda seconds, most=in_flight: drive(connections, request, seconds, most))
 
     def load_with(self, prefix: str, driver: Callable[[float], int]) -> None:
-        """Of several turns the one that cost least: other work on the machine adds CPU to a request, and never takes any."""
+        """Record the turn with the least CPU per request: other work on the machine only adds CPU."""
         found: list[tuple[float, float]] = []
         for _ in range(LOADS):
             cpu, began = self.cpu_s(), time.monotonic()
@@ -270,13 +270,13 @@ class Meter:
 
 
 def peak_mb(pid: int) -> float:
-    """The most megabytes of memory that a process has held since it started."""
+    """Return the most megabytes of memory that a process has held since its start."""
     found = (line.split() for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     return next((int(line[1]) / 1024 for line in found if line[0] == "VmHWM:"), 0.0)
 
 
 def drive(connections: Sequence[LoadConnection], request: bytes, seconds: float, in_flight: int = IN_FLIGHT) -> int:
-    """Keep several requests under way, each on the next connection; gives the number answered."""
+    """Keep several requests in flight, each on the next connection. Returns the number of responses."""
     if len(connections) == 1:
         return drive_encoded(connections[0], request, in_flight, _check, seconds)[0]
     sent: deque[LoadConnection] = deque()
@@ -299,7 +299,7 @@ def _check(frame: bytes) -> None:
 def send_all(
     connection: LoadConnection, requests: Iterable[bytes], in_flight: int, check: Callable[[bytes], object]
 ) -> None:
-    """Send every request, several under way; `check` is given each answer, and raises where one carries an error."""
+    """Send every request, several in flight. `check` gets each response and raises for an error."""
     under_way = 0
     for request in requests:
         if under_way == in_flight:

@@ -41,16 +41,16 @@ DESCRIBE_PRODUCERS, DESCRIBE_PRODUCERS_VERSION = 61, 0
 LIST_TRANSACTIONS, LIST_TRANSACTIONS_VERSION = 66, 0
 IN_FLIGHT = 20
 ASKED = 500
-"""So many ids, spread over all, are asked for until each is known: more than there are partitions of an internal topic."""
+"""Number of ids, spread over all, that are requested until each is known. More than an internal topic has partitions."""
 GROUPS_A_REQUEST = 100
 PRODUCER_PARTITIONS = 100
 """A request holds one batch for each, so that a million producer ids need ten thousand requests."""
 OFFSET = 7
-"""What each group commits."""
+"""The offset that each group commits."""
 KNOWN_WITHIN_S, OFFSETS_WITHIN_S = 600.0, 120.0
 LOOK_EVERY_S = 0.1
 PRODUCER_ID_AT, SEQUENCE_BYTES, CRC_AT, CRC_FROM = 43, struct.pack(">hi", 0, 0), 17, 21
-"""Of a batch: where producer id, epoch and sequence are, and its checksum."""
+"""Positions of producer id, epoch and sequence, and of the checksum in a batch."""
 FORGET_IDS = {
     "transactional.id.expiration.ms": "1000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
@@ -66,7 +66,7 @@ LOADING = {
 
 
 def await_code(ask: Callable[[], int]) -> None:
-    """Ask until there is no error. Errors: TargetError for one that no waiting mends."""
+    """Repeat a request until it returns no error. Errors: TargetError for a permanent one."""
     until = time.monotonic() + KNOWN_WITHIN_S
     while code := ask():
         if code not in LOADING or time.monotonic() > until:
@@ -85,7 +85,7 @@ def checking(key: int, version: int, codes: Callable[[Any], Iterator[int]]) -> C
 
 
 def spread(names: Sequence[str]) -> Sequence[str]:
-    """Some of the names, from all parts."""
+    """Return some of the names, spread evenly."""
     return names[:: max(1, len(names) // ASKED)]
 
 
@@ -93,7 +93,7 @@ def spread(names: Sequence[str]) -> Sequence[str]:
 
 
 def measure_groups(target: ClusterTarget, count: int, meter: Meter) -> None:
-    """One row of a node with so many groups, each with one committed offset. Errors: TargetError."""
+    """Measure a node with `count` groups, each with one committed offset. Errors: TargetError."""
     Topics(target, 1).create()
     connection, node = connect(target.nodes[0]), target.nodes[0].id
     await_coordinator(connection, "first")
@@ -117,7 +117,7 @@ def measure_groups(target: ClusterTarget, count: int, meter: Meter) -> None:
 
 
 def with_ids(meter: Meter, count: int, name: str, use: Callable[[], None]) -> None:
-    """Use so many ids for the first time: time, CPU and memory; then what the node does when idle."""
+    """Measure time, CPU and memory of the first use of `count` ids, then the idle node."""
     empty_mb, _ = meter.holdings()
     meter.stage("used", use)
     meter.row["resident_mb"] = round(full_mb := meter.holdings()[0])
@@ -179,7 +179,7 @@ def delete_groups(connection: LoadConnection, groups: Sequence[str]) -> None:
 
 
 def measure_transactional_ids(target: ClusterTarget, count: int, meter: Meter) -> None:
-    """One row of a node with so many transactional ids, each initialized once. Errors: TargetError."""
+    """Measure a node with `count` transactional ids, each initialized once. Errors: TargetError."""
     connection, node = connect(target.nodes[0]), target.nodes[0].id
     ids = [f"id-{number}" for number in range(count)]
     await_transactions(connection)
@@ -205,7 +205,7 @@ def measure_transactional_ids(target: ClusterTarget, count: int, meter: Meter) -
 
 
 def configure_node(target: ClusterTarget, changes: Mapping[str, str]) -> None:
-    """Change the properties of the one node, for its next start."""
+    """Change the single node's properties for its next start."""
     member = target.member(target.nodes[0].id)
     member.properties.update(changes)
     write_properties(member.properties_file, member.properties)
@@ -220,7 +220,7 @@ CHECK_INIT = checking(INIT_PRODUCER_ID, INIT_VERSION, lambda answer: iter((answe
 
 
 def await_transactions(connection: LoadConnection) -> None:
-    """Ask until the coordinator of transactions serves: the first question brings its topic about."""
+    """Repeat a request until the transaction coordinator serves. The first one creates its topic."""
 
     def ask() -> int:
         body = FindCoordinatorRequest(key="first", key_type=1)
@@ -237,7 +237,7 @@ def _initialize_one(connection: LoadConnection, id: str) -> int:
 
 
 def initialize(connection: LoadConnection, ids: Sequence[str]) -> None:
-    """Initialize each id; again where the broker had no producer id at hand: Kafka asks its controller for some at a time."""
+    """Initialize each id. Repeats if the broker had no producer id ready, as Kafka gets them from its controller in blocks."""
     pending = ids
     while pending:
         refused: list[str] = []
@@ -264,13 +264,13 @@ def find_transactional_ids(target: ClusterTarget, ids: Sequence[str]) -> None:
 
 
 def transactional_ids(connection: LoadConnection) -> int:
-    """How many the coordinator knows."""
+    """Return the number of ids that the coordinator knows."""
     answer = connection.call(LIST_TRANSACTIONS, LIST_TRANSACTIONS_VERSION, ListTransactionsRequest())
     return -1 if answer.error_code else len(answer.transaction_states)
 
 
 def await_forgotten(target: ClusterTarget, known: Callable[[LoadConnection], int]) -> None:
-    """Wait until no id is known any more. Errors: TargetError."""
+    """Wait until no id is known. Errors: TargetError."""
     connection = connect(target.nodes[0])
     until = time.monotonic() + KNOWN_WITHIN_S
     while left := known(connection):
@@ -284,7 +284,7 @@ def await_forgotten(target: ClusterTarget, known: Callable[[LoadConnection], int
 
 
 def measure_producer_ids(target: ClusterTarget, count: int, meter: Meter) -> None:
-    """One row of a node to which so many idempotent producers wrote one batch each. Errors: TargetError."""
+    """Measure a node to which `count` idempotent producers wrote one batch each. Errors: TargetError."""
     topics = Topics(target, PRODUCER_PARTITIONS)
     node = target.nodes[0].id
     topics.create()
@@ -311,7 +311,7 @@ def measure_producer_ids(target: ClusterTarget, count: int, meter: Meter) -> Non
 
 
 def write_as(connection: LoadConnection, topics: Topics, ids: range) -> None:
-    """A batch of each producer id, to the partitions in turn."""
+    """Write a batch of each producer id, to the partitions in turn."""
     keys = sorted(topics.keys)
     batch = make_batch(1, 10)
 
@@ -328,7 +328,7 @@ def write_as(connection: LoadConnection, topics: Topics, ids: range) -> None:
 
 
 def of_producer(batch: bytes | bytearray, id: int) -> bytes:
-    """The first batch of an idempotent producer."""
+    """Return the first batch of an idempotent producer."""
     data = bytearray(batch)
     data[PRODUCER_ID_AT : PRODUCER_ID_AT + 14] = struct.pack(">q", 1_000_000 + id) + SEQUENCE_BYTES
     struct.pack_into(">I", data, CRC_AT, crc32c(bytes(data[CRC_FROM:])))
@@ -336,7 +336,7 @@ def of_producer(batch: bytes | bytearray, id: int) -> bytes:
 
 
 def producers(connection: LoadConnection, topics: Topics) -> int:
-    """How many producer ids the partitions know."""
+    """Return the number of producer ids that the partitions know."""
     keys: list[Key] = sorted(topics.keys)
     found = 0
     for name, index in keys:

@@ -39,7 +39,7 @@ from reference.protocol.records.record import Record
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 CHECKPOINTS = ("recovery-point-offset-checkpoint", "segment-checksums", "cleaner-offset-checkpoint")
 BATCH_RECORDS, RECORD_BYTES = 16, 1000
-"""About batch.size's default of 16 KiB."""
+"""About 16 KiB, batch.size's default."""
 IN_FLIGHT = 10
 COPIES, SMALL_RECORD_BYTES = 4, 100
 SEGMENTS, LEAST_SEGMENT_BYTES, MOST_SEGMENT_BYTES = 5, 1 << 20, 64 << 20
@@ -66,7 +66,7 @@ def produce_all(connection: LoadConnection, topic: str, batches: Iterator[bytes 
 
 
 def measure_log(target: ClusterTarget, megabytes: int, meter: Meter) -> None:
-    """One row of a node whose one partition has so many megabytes. Errors: TargetError."""
+    """Measure a node whose one partition has `megabytes`. Errors: TargetError."""
     node = target.nodes[0].id
     connection = connect(target.nodes[0])
     make_topic(connection, LARGE)
@@ -92,7 +92,7 @@ def measure_log(target: ClusterTarget, megabytes: int, meter: Meter) -> None:
 
 
 def take_record(target: ClusterTarget) -> None:
-    """Wait until the large log takes a record."""
+    """Wait until the large log accepts a record."""
     connection = connect(target.nodes[0])
     connection.socket.settimeout(UPKEEP_WITHIN_S)
     until = time.monotonic() + UPKEEP_WITHIN_S
@@ -120,7 +120,7 @@ class Traffic:
         self._selector.register(connection.socket, selectors.EVENT_READ)
 
     def run(self, is_over: Callable[[], bool]) -> list[float]:
-        """Send until it is over, which is asked for now and then."""
+        """Send until `is_over`, which is called now and then."""
         began = looked = time.monotonic()
         due: deque[float] = deque()
         found: list[float] = []
@@ -141,7 +141,7 @@ class Traffic:
 
 
 def measure_upkeep(target: ClusterTarget, records: int, meter: Meter) -> None:
-    """One row of a node that compacts, and deletes, so many records beside traffic. Errors: TargetError."""
+    """Measure a node that compacts and deletes `records` besides serving traffic. Errors: TargetError."""
     connection, beside = connect(target.nodes[0]), connect(target.nodes[0])
     for topic in (LARGE, OLD, BESIDE):
         make_topic(connection, topic)
@@ -172,7 +172,7 @@ def measure_upkeep(target: ClusterTarget, records: int, meter: Meter) -> None:
 
 
 def latencies(meter: Meter, name: str, run: Callable[[], list[float]]) -> None:
-    """Of the requests beside something: their median, 99th percentile and longest latency, and what it took."""
+    """Record median, 99th percentile and longest latency of requests during `run`, and its time and CPU."""
     found: list[float] = []
     meter.stage(name, lambda: found.extend(run()))
     found.sort()
@@ -186,7 +186,7 @@ def latencies(meter: Meter, name: str, run: Callable[[], list[float]]) -> None:
 
 
 def keyed(records: int) -> Iterator[bytes]:
-    """Batches of records, four of each key, none of which is in a batch twice."""
+    """Yield batches of records, four of each key, no key twice in a batch."""
     chance = random.Random(11)
     now = TimestampMs(int(time.time() * 1000))
     a_batch = BATCH_BYTES // SMALL_RECORD_BYTES
@@ -218,7 +218,7 @@ def first_base(folder: Path) -> int:
 
 
 def last_base(folder: Path) -> int:
-    """The base offset of the active segment. Errors: TargetError where there is no other."""
+    """Return the active segment's base offset. Errors: TargetError if it is the only segment."""
     found = bases(folder)
     if len(found) < 2:
         raise TargetError(f"{folder.name} has no closed segment")

@@ -8,7 +8,7 @@ from linearizability.targets.cluster import ClusterTarget
 
 
 def measure_partitions(target: ClusterTarget, count: int, meter: Meter) -> None:
-    """One row of a cluster with so many partitions. Errors: TargetError."""
+    """Measure a cluster with `count` partitions. Errors: TargetError."""
     topics, row = Topics(target, count), meter.row
     empty_mb, empty_descriptors = meter.holdings()
     meter.stage("created", topics.create)
@@ -41,7 +41,7 @@ def come_back(target: ClusterTarget, node: int) -> None:
 
 
 def leader_of(topics: Topics, name: str) -> Node:
-    """The leader of a topic's first partition, which the bench loads."""
+    """Return the leader of a topic's first partition, which the bench loads."""
     connection = connect(topics.alive()[0])
     found = next(each for each in topics.look(connection, [name]).topics[0].partitions if each.partition_index == 0)
     connection.socket.close()
@@ -49,7 +49,7 @@ def leader_of(topics: Topics, name: str) -> Node:
 
 
 def measure_connections(target: ClusterTarget, count: int, meter: Meter) -> None:
-    """One row of a node that so many connections load. Errors: TargetError."""
+    """Measure a node under the load of `count` connections. Errors: TargetError."""
     topics = Topics(target, 1)
     topics.create()
     topics.serve()
@@ -64,7 +64,7 @@ def measure_connections(target: ClusterTarget, count: int, meter: Meter) -> None
 
 
 def measure_start(target: ClusterTarget, count: int, meter: Meter) -> None:
-    """One row of a node that starts with so many partitions. Errors: TargetError."""
+    """Measure the starts of a node with `count` partitions. Errors: TargetError."""
     topics = Topics(target, count)
     node = target.nodes[0].id
     empty_mb, empty_descriptors = meter.holdings()

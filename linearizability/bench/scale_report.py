@@ -1,4 +1,4 @@
-"""The rows of `bench scale` as a picture and as tables."""
+"""Shows the rows of `bench scale` as a picture and as tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ UNITS = {"connections": "connections", "groups": "groups", "transactional-ids": 
     "log": "MB",
     "upkeep": "records",
 }
-"""What is counted, where it is not partitions."""
+"""Kind -> what is counted, if not partitions."""
 
 COLUMNS: Mapping[str, Sequence[tuple[str, str]]] = {
     "partitions": (("served_cpu_s", "the same, CPU s"), ("led_again_cpu_s", "led again, CPU s")),
@@ -89,11 +89,11 @@ COLUMNS: Mapping[str, Sequence[tuple[str, str]]] = {
         ("retention_max_us", "longest"),
     ),
 }
-"""What the tables have beside the picture."""
+"""Columns of the tables that the picture lacks."""
 
 
 def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """A panel for each quantity that was measured: its curve over the number of partitions or connections, a line a target."""
+    """Draw a panel for each measured quantity, with a curve for each target over the number of partitions or connections."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -124,7 +124,7 @@ def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 
 def show(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Each kind's rows as a table: targets side by side, a column a quantity of the picture."""
+    """Print each kind's rows as a table."""
     from rich.console import Console
     from rich.table import Table
 

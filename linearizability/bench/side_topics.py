@@ -37,18 +37,18 @@ CONFIGS: Mapping[str, dict[str, str]] = {
     },
 }
 BROKER_CONFIG = {"log.retention.check.interval.ms": "10000", "log.cleaner.backoff.ms": "5000"}
-"""The defaults look every five minutes, which a short run does not see."""
+"""The defaults check every five minutes, too rarely for a short run."""
 
 
 @dataclass
 class Written:
-    """What became of the numbers that were written under each key of the compacted topic."""
+    """The outcomes of the numbers written under each key of the compacted topic."""
 
     attempted: dict[int, int] = field(default_factory=dict[int, int])
     acknowledged: dict[int, int] = field(default_factory=dict[int, int])
 
     def lost(self, stored: Mapping[int, int]) -> list[str]:
-        """Keys whose last value in the topic is older than the last acknowledged one, or was never written."""
+        """Return the keys whose last value in the topic is older than the last acknowledged one, or was never written."""
         found: list[str] = []
         for key, number in sorted(self.acknowledged.items()):
             last = stored.get(key)
@@ -66,7 +66,7 @@ class SideLoad:
 
         self.written = Written()
         self.refused = 0
-        """Records that the producer gave up, or whose outcome it does not know."""
+        """Number of records that the producer gave up, or whose outcome is unknown."""
         self.sent = 0
         self._rate_per_s = rate_per_s
         factor = min(3, len(nodes))
@@ -81,12 +81,12 @@ class SideLoad:
         self._thread.start()
 
     def take_latencies(self) -> list[float]:
-        """Milliseconds from send to acknowledgement, of the records that were acknowledged since the last call, sorted."""
+        """Return the sorted milliseconds from send to acknowledgement of records acknowledged since the last call."""
         taken, self._latencies = self._latencies, []
         return sorted(taken)
 
     def end(self) -> None:
-        """Send no more, and wait for the outcome of everything. Errors: TargetError where some stay unknown."""
+        """Stop sending and wait for all outcomes. Errors: TargetError if some stay unknown."""
         self._stopping.set()
         self._thread.join()
         if left := self._producer.flush(FLUSH_WITHIN_S):
@@ -122,7 +122,7 @@ class SideLoad:
 
 
 def read_compacted(bootstrap: str) -> dict[int, int]:
-    """The last number of each key, read from the compacted topic's start to its end. Errors: TargetError."""
+    """Return each key's last number, reading the whole compacted topic. Errors: TargetError."""
     from confluent_kafka import Consumer, TopicPartition
 
     settings = connection_settings(bootstrap, "endurance-reader") | SILENT

@@ -51,7 +51,7 @@ ACKNOWLEDGED_WITHIN_S = 60.0
 ENDED_WITHIN_S = LAST_WITHIN_S + 15.0
 LOOK_EVERY_S = 0.02
 COMPLAINT_CHARACTERS = 500
-"""Of the end of a producer's log, when it is shown with an error."""
+"""Characters of a producer's log that are shown with an error, from its end."""
 
 
 def require(clients: Sequence[str]) -> None:
@@ -70,7 +70,7 @@ def require(clients: Sequence[str]) -> None:
 
 
 def partitions(clients: Sequence[str]) -> dict[str, int]:
-    """Each client's partition of a topic that has as many as there are clients: Java's follows from its key."""
+    """Return each client's partition of a topic with one for each client. Java's follows from its key."""
     if JAVA not in clients:
         return {client: number for number, client in enumerate(clients)}
     keyed = partition_of(JAVA_KEY, len(clients))
@@ -79,7 +79,7 @@ def partitions(clients: Sequence[str]) -> dict[str, int]:
 
 
 def command(client: str, bootstrap: str, topic: str, partition: int, folder: Path) -> list[str]:
-    """What starts the client's producer. Java's settings are written into the folder."""
+    """Return the command that starts a client's producer. Writes Java's settings into the folder."""
     if client != JAVA:
         return [sys.executable, "-m", "linearizability.bench.producers", client, bootstrap, topic, str(partition)]
     settings = folder / "java.properties"
@@ -95,15 +95,15 @@ class Outcomes:
     """The outcomes of a stream's records, as its producer reports them."""
 
     sent: int | None = None
-    """Known when the producer has ended in good order."""
+    """Number of sent records, known when the producer has ended properly."""
     acknowledged: list[int] = field(default_factory=list[int])
     times: list[float] = field(default_factory=list[float])
-    """When each was acknowledged, by this process's monotonic clock."""
+    """Acknowledgement times, by this process's monotonic clock."""
     complaint: str = ""
-    """The last error that a record met."""
+    """The last error of a record."""
 
     def record(self, said: dict[str, Any], at: float) -> None:
-        """Take in one line of the producer's."""
+        """Take one line of the producer."""
         match said["name"]:
             case "producer_send_success":
                 self.acknowledged.append(int(said["value"]))
@@ -117,11 +117,11 @@ class Outcomes:
         return bool(self.times) and self.times[-1] > since
 
     def longest_gap_s(self, since: float) -> float:
-        """The longest time between two acknowledgements that follow each other, of which the second came after `since`."""
+        """Return the longest time between two successive acknowledgements, the second of which came after `since`."""
         return max(b - a for a, b in itertools.pairwise([*self.times]) if b > since)
 
     def count(self, stored: Sequence[int]) -> dict[str, int]:
-        """How many were acknowledged or not, and of how many the partition holds none although acknowledged, or several."""
+        """Return the counts of acknowledged, unacknowledged, lost and duplicated records."""
         held = Counter(stored)
         assert self.sent is not None
         return {

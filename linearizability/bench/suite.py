@@ -1,4 +1,4 @@
-"""`tidegauge bench suite`: the conformance suite before liars.
+"""`tidegauge bench suite`: measures the conformance suite against planted lies.
 
 Each *lie* (`linearizability.mutants.wire`) is one divergence that a proxy plants between the suite and a sound broker. The
 suite is run on the requirements that speak of the lie, and on a seeded sample of those that only use the lie's API:
@@ -46,15 +46,15 @@ TABLES = FOLDER.parent / "mutants" / "wire"
 RUN_TIMEOUT_S = 900
 WHOLE_RUN_TIMEOUT_S = 3600
 QUICK_S = 3.0
-"""What takes longer without a lie is no bystander."""
+"""A requirement that takes longer without a lie is no bystander."""
 SPEAKERS, BYSTANDERS = 8, 8
-"""At most so many of an area that speaks of a lie, and so many bystanders."""
+"""The most requirements of an area that speaks of a lie, and the most bystanders."""
 FAILED, ENGINE_ERROR = "fail", "engine error"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of one lie."""
+    """The result of one lie."""
 
     found_by: list[str]
     """Requirements that speak of the lie and failed."""
@@ -63,7 +63,7 @@ class Trial:
     blocked: int
     judged: int
     engine_errors: dict[str, str] = field(default_factory=dict[str, str])
-    """Requirement -> what went wrong in the suite; the empty name for a run that did not end or reported nothing."""
+    """Requirement -> error in the suite. The empty name is for a run that did not end or reported nothing."""
     whole: bool = False
     seconds: float = 0.0
     fingerprint: str = ""
@@ -75,7 +75,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a requirement does without a lie."""
+    """A requirement's APIs and time without a lie."""
 
     verdict: str
     seconds: float
@@ -86,7 +86,7 @@ class Usage:
 
 
 def fingerprint(lie: Lie) -> str:
-    """What decides a lie's trial: its row in the tables, and records and tests of the requirements that speak of it.
+    """Return a checksum of what decides a lie's trial: its row in the tables, and the requirements that speak of it.
 
     Not the helpers: after a change of these, run without `--resume`.
     """
@@ -109,7 +109,7 @@ def _row(name: str) -> str:
 
 @cache
 def _requirements() -> dict[str, str]:
-    """Record and test of each requirement, as they are written."""
+    """Return the source text of each requirement's record and test."""
     found: dict[str, str] = {}
     for path in sorted(REQUIREMENTS.glob("*.py")):
         lines = _text(path).splitlines()
@@ -121,7 +121,7 @@ def _requirements() -> dict[str, str]:
 
 
 def selection(lie: Lie, usage: dict[str, Usage], seed: int) -> list[str]:
-    """The requirements that are run for a lie: those that speak of it, and bystanders."""
+    """Return the requirements to run for a lie: those that speak of it, and bystanders."""
     from linearizability.mutants.wire.rewriting import BASIC
 
     draw = random.Random(f"{seed}/{lie.name}")
@@ -144,21 +144,21 @@ _started: list[subprocess.Popen[Any]] = []
 
 
 def start_suite(command: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
-    """Start the suite as a process that Ctrl-C does not reach: `end_suites` ends it."""
+    """Start the suite as a process that Ctrl-C does not reach. `end_suites` ends it."""
     process = leash.start(command, **more)
     _started.append(process)
     return process
 
 
 def end_suites() -> None:
-    """End the suites that still run, in good order: what they judge is not waited for."""
+    """Terminate the running suites without waiting for their verdicts."""
     for process in _started:
         if process.poll() is None:
             leash.kill_group(process.pid, signal.SIGTERM)
 
 
 def run_suite(name: str, ids: Sequence[str], behind: str, folder: Path, timeout_s: float) -> list[dict[str, Any]]:
-    """The JSON lines of `tidegauge run` on the proxy; a line without an id where it did not end or reported nothing."""
+    """Return the JSON lines of `tidegauge run` on the proxy, with one without an id if it did not end or reported nothing."""
     target = f"exec:{sys.executable} -m linearizability.mutants.wire adapter {name} {behind}"
     command = [sys.executable, "-m", "tidegauge", "run", *ids, "--target", target, "--json", "--results", str(folder)]
     process = start_suite(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -203,7 +203,8 @@ class Worker:
             leash.let_go(self.process.pid)
 
     def judge(self, lie: Lie, ids: Sequence[str]) -> list[dict[str, Any]]:
-        """The verdicts; a line without an id where the process ended or did not answer in time. The next lie gets a new one."""
+        """Return the verdicts, or a line without an id if the process ended or was too slow. The next lie gets a new
+        process."""
         if self.process is None or self.process.poll() is not None:
             self.process = start_suite(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdin and self.process.stdout
@@ -224,7 +225,7 @@ class Worker:
 
 
 def judge_by_whole_suite(lie: Lie, behind: str) -> list[dict[str, Any]]:
-    """The verdicts of all requirements."""
+    """Return the verdicts of all requirements."""
     with tempfile.TemporaryDirectory() as folder:
         lines = run_suite(lie.name, [], behind, Path(folder), WHOLE_RUN_TIMEOUT_S)
         if any("Traceback" in path.read_text(errors="replace") for path in Path(folder).rglob("adapter.log")):
@@ -233,7 +234,7 @@ def judge_by_whole_suite(lie: Lie, behind: str) -> list[dict[str, Any]]:
 
 
 def try_lie(lie: Lie, usage: dict[str, Usage], worker: Worker, behind: str, seed: int, whole: bool) -> Trial:
-    """Judge a lie."""
+    """Run the requirements of a lie and return its result."""
     began = time.monotonic()
     lines = judge_by_whole_suite(lie, behind) if whole else worker.judge(lie, selection(lie, usage, seed))
     failed = [line["id"] for line in lines if line["verdict"] == FAILED]
@@ -250,7 +251,7 @@ def try_lie(lie: Lie, usage: dict[str, Usage], worker: Worker, behind: str, seed
 
 
 def baseline(behind: str) -> dict[str, Usage]:
-    """Run the whole suite through the proxy without a lie. Errors: RuntimeError where it leaves no report."""
+    """Run the whole suite through the proxy without a lie. Errors: RuntimeError if it leaves no report."""
     with tempfile.TemporaryDirectory() as folder:
         run_suite("honest", [], behind, Path(folder), WHOLE_RUN_TIMEOUT_S)
         reports = [*Path(folder).rglob("report.json")]
@@ -260,7 +261,7 @@ def baseline(behind: str) -> dict[str, Usage]:
 
 
 def usage_of(report: Path) -> dict[str, Usage]:
-    """What the requirements of a report used."""
+    """Return the usage of a report's requirements."""
     found: dict[str, Usage] = {}
     for judgement in json.loads(report.read_text())["judgements"]:
         if judgement["verdict"] in ("pass", "tolerated", FAILED):
@@ -277,23 +278,23 @@ def usage_of(report: Path) -> dict[str, Usage]:
 
 @dataclass
 class Store:
-    """What is kept, a line each."""
+    """The stored results, one line each."""
 
     usage: dict[str, Usage] = field(default_factory=dict[str, Usage])
     trials: dict[str, Trial] = field(default_factory=dict[str, Trial])
     rewritten: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """First seed -> what a batch of trials with random rewritings reported at its end."""
+    """First seed -> final report of a batch of trials with random rewritings."""
 
     @staticmethod
     def read(path: Path) -> Store:
-        """Empty where there is no file."""
+        """Return the stored results, empty if there is no file."""
         kept = json.loads(path.read_text()) if path.exists() else {}
         usage = {id: Usage(*values) for id, values in kept.get("baseline", {}).items()}
         trials = {name: Trial(**values) for name, values in kept.get("lies", {}).items()}
         return Store(usage, trials, kept.get("rewritten", {}))
 
     def write(self, path: Path) -> None:
-        """A reader never finds half a file."""
+        """Store the results atomically."""
         parts = {
             "baseline": {id: [*asdict(self.usage[id]).values()] for id in sorted(self.usage)},
             "lies": {name: asdict(self.trials[name]) for name in sorted(self.trials)},
@@ -312,11 +313,11 @@ def _rows(rows: dict[str, Any]) -> str:
 # ---- random rewritings
 
 REWRITTEN_AT_ONCE = 250
-"""Trials of one batch: one broker, one process."""
+"""Trials of one batch, on one broker in one process."""
 
 
 def rewrite(wanted: int, jobs: int, kept: dict[str, dict[str, Any]], done: Callable[[], None], until: float) -> None:
-    """Judge requirements on answers that are rewritten at random (`conformance.rewritten`) until so many were."""
+    """Judge requirements on `wanted` randomly rewritten responses (`conformance.rewritten`)."""
     for first in range(0, 1 << 30, REWRITTEN_AT_ONCE):
         if str(first) in kept:
             continue
@@ -347,7 +348,7 @@ def rewrite(wanted: int, jobs: int, kept: dict[str, dict[str, Any]], done: Calla
 
 
 def rewritings_reported(kept: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The counts of all batches."""
+    """Return the counts of all batches."""
     sums = {
         name: sum(batch[name] for batch in kept.values())
         for name in ("trials", "rewritten", "engine_errors", "overran")
@@ -360,7 +361,7 @@ def rewritings_reported(kept: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def summary(trials: dict[str, Trial], lies: dict[str, Lie]) -> dict[str, Any]:
-    """The counts of trials, and what asks for a look."""
+    """Return the counts of trials, and the results to look at."""
     spoken = [name for name in trials if lies[name].spoken_of]
     accused = {name: trials[name].bystanders for name in trials if trials[name].bystanders}
     return {
@@ -452,7 +453,7 @@ def _is_missing(lie: Lie, trials: dict[str, Trial], whole: bool) -> bool:
 
 
 def _run_all(lies: Sequence[Lie], entire: set[str], kept: Store, how: tuple[Path, str, int, int, float]) -> None:
-    """Run what is missing, some at a time, each stored as soon as it is tried."""
+    """Run the missing lies, several at a time, and store each at its end."""
     store, behind, seed, jobs, until = how
     idle: SimpleQueue[Worker] = SimpleQueue()
 

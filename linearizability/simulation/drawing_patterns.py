@@ -13,14 +13,14 @@ from linearizability.simulation.schedule import METADATA_TOPIC, MOST_REPLICAS, F
 
 LONGEST_MS = 2_000
 SETTLED_MS = 150
-"""After so long a leadership that an operator moved is mostly where it was to be."""
+"""The time after which a leadership that an operator moved has mostly arrived."""
 
 LEADERS_WORDS = ("proposal", "proposal-answer", "metadata")
 FOLLOWERS_WORDS = ("fetch", "fetch-answer", "fetch", "fetch-answer", "metadata", "registration", "heartbeat")
-"""What passes between a broker and others, by kind (`traffic.py`), as one that leads a partition and as one that follows."""
+"""Kinds of messages (`traffic.py`) that a partition's leader and a follower exchange with others."""
 
 HELD_MS = (1_000, 1_500, 2_000, 500)
-"""How long messages are held up: an ISR is left after 400, a session of 600 is over."""
+"""How long messages are held up. A follower leaves the ISR after 400 ms, a session ends after 600 ms."""
 
 
 class FaultPatterns:
@@ -32,7 +32,7 @@ class FaultPatterns:
         self._topics = topics
 
     def draw(self, name: str, at_ms: int) -> list[Fault]:
-        """The faults of one pattern of PATTERNS, from this time on."""
+        """Return the faults of one pattern of PATTERNS, starting at `at_ms`."""
         return PATTERNS[name](self, at_ms)
 
     # ---- targets
@@ -85,7 +85,7 @@ class FaultPatterns:
         ]
 
     def one_after_the_other(self, at_ms: int) -> list[Fault]:
-        """Each node goes down and comes back, as in a rolling restart that hurts."""
+        """Each node in turn stops, crashes or loses power, and comes back."""
         choices = self._choices
         kind = choices.one_of(("stop", "crash", "power-loss"))
         down_ms, gap_ms = self._down_ms(), choices.one_of((800, 200, 1_500))
@@ -167,7 +167,7 @@ class FaultPatterns:
         ]
 
     def last_one_standing(self, at_ms: int) -> list[Fault]:
-        """Of two replicas one goes away; then the other, which went on alone, loses power and is back first."""
+        """One of two replicas goes away. Then the other, which went on alone, loses power and is back first."""
         choices = self._choices
         replicas = self._in_some_order()
         first, second = replicas[:2]
@@ -192,7 +192,7 @@ class FaultPatterns:
         ]
 
     def dies_as_it_commits(self, at_ms: int) -> list[Fault]:
-        """A follower falls out of the ISR; as the leader goes on without it, it goes, too; the follower has trouble to return."""
+        """A follower leaves the ISR. The leader fails as the ISR changes, and the follower fails again as it returns."""
         choices = self._choices
         replicas = self._in_some_order()
         away_ms = at_ms + SETTLED_MS
@@ -213,7 +213,7 @@ class FaultPatterns:
         ]
 
     def troubled_return(self, at_ms: int) -> list[Fault]:
-        """A node goes down; as it is about to be in sync again, it fails again."""
+        """A node goes down, and fails again as it is about to be back in sync."""
         choices = self._choices
         down = {
             "at_ms": at_ms,
@@ -233,7 +233,7 @@ class FaultPatterns:
         ]
 
     def contested_election(self, at_ms: int) -> list[Fault]:
-        """The active controller goes while the network is slow, and who votes or stands for election falls and gets up again."""
+        """The active controller fails while the network is slow. Voters and candidates crash and restart in the election."""
         choices = self._choices
         gone = {
             "at_ms": at_ms,
@@ -252,7 +252,8 @@ class FaultPatterns:
         return faults
 
     def late_word(self, at_ms: int) -> list[Fault]:
-        """A follower has left the ISR; as it comes back, its leader's messages for one purpose are late, and worse."""
+        """A follower has left the ISR. As it comes back, its leader's messages for one purpose are late, and further faults
+        follow."""
         choices = self._choices
         replicas = self._in_some_order()
         away_ms = at_ms + SETTLED_MS
@@ -281,7 +282,7 @@ class FaultPatterns:
         ]
 
     def _interruption(self, at_ms: int) -> Fault:
-        """A fault that is injected as an ISR is proposed."""
+        """Return a fault that is injected as an ISR is proposed."""
         match self._choices.one_of(("an incarnation", "an incarnation", "a way", "an answer")):
             case "an incarnation":
                 kinds = ("power-loss", "crash", "power-loss", "isolate", "pause")
@@ -292,8 +293,9 @@ class FaultPatterns:
                 return self._trap(at_ms, ("ExpandIsr", "ShrinkIsr"), ("reset",), (1,), "other")
 
     def words_held_up(self, at_ms: int) -> list[Fault]:
-        """A follower has left the ISR; at a step of its return some of the two's messages are held up or lost, and
-        one of them, or the controller, fails meanwhile: earlier messages arrive when they are no longer true."""
+        """A follower has left the ISR. At a step of its return, some messages of leader and follower are held up or lost, and
+        one of them or the controller fails. Earlier messages then arrive when they are outdated. one of them, or the
+        controller, fails meanwhile: earlier messages arrive when they are no longer true."""
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
         back_ms = at_ms + SETTLED_MS + choices.one_of((600, 500, 900))
@@ -319,8 +321,9 @@ class FaultPatterns:
         return faults
 
     def late_succession(self, at_ms: int) -> list[Fault]:
-        """A follower that is next in line returns to the ISR; as its leader says so, words of both are held up, and often the
-        follower fails; then the leader goes, and stays away until another replica has been elected."""
+        """The follower that is the next leader returns to the ISR. As its leader proposes that, messages of both are held up,
+        and often the follower fails. Then the leader fails until another replica has been elected. follower fails; then the
+        leader goes, and stays away until another replica has been elected."""
         choices = self._choices
         place, replicas = self._partition(), self._in_some_order()
         leader, heir = replicas[:2]

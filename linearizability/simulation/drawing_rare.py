@@ -1,7 +1,7 @@
-"""What two of five schedules have besides: look-ups by time, deleted records, disks that write in any order, several directories,
-processes that are killed between two changes of their disks.
+"""Adds rare elements to two of five schedules: look-ups by time, deleted records, disks that write in any order, several
+directories, processes that are killed between two changes of their disks.
 
-It is drawn behind everything else, so that the rest of a seed's schedule is what it was before.
+Drawn after everything else, so that the rest of a seed's schedule stays the same.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ QUICK_SNAPSHOTS = {
     "metadata.log.max.record.bytes.between.snapshots": "600",
     "metadata.max.retention.bytes": "1",
 }
-"""Often a snapshot, and none is kept but the newest."""
+"""Frequent snapshots, of which only the newest is kept."""
 MOST_CHANGES_AT_START = 9
 """So many make the metadata log with its first segment; one node alone goes on and registers, in 22 changes."""
 
 
 def with_rarities(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
-    """The same schedule with some of what is rare."""
+    """Return the schedule with some rare elements."""
     if seed % EVERY < FROM:
         return schedule
     if choices.integer(0, 1):
@@ -65,7 +65,7 @@ def _with_seekers(choices: Choices, schedule: Schedule) -> Schedule:
 
 
 def _with_any_order(choices: Choices, schedule: Schedule) -> Schedule:
-    """All power losses leave what the disk happened to write; there is one at least."""
+    """Let each power loss leave what the disk happened to write, in any order. Add one if there is none."""
     faults = [
         each.model_copy(update={"amount": ANY_ORDER}) if each.kind == "power-loss" else each for each in schedule.faults
     ]

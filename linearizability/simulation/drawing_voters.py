@@ -1,4 +1,4 @@
-"""A schedule whose voters change: what befalls its nodes, and what an operator makes of the quorum meanwhile (KIP-853)."""
+"""Draws schedules whose voters change (KIP-853): faults of nodes, and an operator's changes of the quorum."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from linearizability.simulation.choices import Choices
 from linearizability.simulation.schedule import METADATA_TOPIC, Fault, Schedule
 
 STEPS = ("AppendRecord", "AdvanceHighWatermark", "BecomeLeader", "ApplyFetch", "GrantVote")
-"""Steps of the quorum at which a node falls while its voters change."""
+"""Steps of the quorum at which a node fails while voters change."""
 
 
 def with_changing_voters(choices: Choices, schedule: Schedule) -> Schedule:
-    """The same clients and faults; of the nodes some vote at first, and voters come and go."""
+    """Return the schedule with the same clients and faults, where some nodes vote at first and voters come and go."""
     nodes = [*schedule.node_ids]
     count = choices.one_of((len(nodes), max(1, len(nodes) - 1), len(nodes), max(1, len(nodes) - 2)))
     faults = [*schedule.faults]
@@ -43,7 +43,7 @@ def _there_and_back(choices: Choices, at_ms: int, node: int) -> list[Fault]:
 
 
 def _fall(choices: Choices, at_ms: int, node: int) -> Fault:
-    """The active controller, or the node that comes or goes, falls at a step of the quorum, or is cut off."""
+    """The active controller, or the node that comes or goes, fails or is cut off at a step of the quorum."""
     role = choices.one_of(("controller", "actor", "other", ""))
     kind = choices.one_of(("crash", "power-loss", "isolate", "pause"))
     for_ms = choices.one_of((300, 900, 1_500))

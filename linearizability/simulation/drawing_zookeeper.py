@@ -1,6 +1,6 @@
-"""A schedule of a cluster that ZooKeeper coordinates: what befalls its nodes, and what befalls ZooKeeper and their sessions.
+"""Draws schedules of a cluster that ZooKeeper coordinates, with faults of nodes, of ZooKeeper and of sessions.
 
-It is drawn behind everything else. Two of five runs have one pattern of sessions alone: a controller that stands still or is cut
+Drawn after everything else. Two of five runs have one pattern of sessions alone: a controller that stands still or is cut
 off for longer than its session, and comes back.
 """
 
@@ -34,7 +34,7 @@ GONE_MS = 700
 
 
 def under_zookeeper(choices: Choices, schedule: Schedule) -> Schedule:
-    """The same clients, coordinated by ZooKeeper, under faults of ZooKeeper too."""
+    """Return the schedule with the same clients, coordinated by ZooKeeper and under its faults too."""
     faults = [_timed(fault) for fault in schedule.faults if fault.kind not in DIRECTORIES]
     if choices.integer(0, 4) < 2:
         faults = _controllers_in_turn(choices, schedule)
@@ -59,7 +59,7 @@ def under_zookeeper(choices: Choices, schedule: Schedule) -> Schedule:
 
 
 def _of_former_release(client: Client) -> Client:
-    """A client as brokers of Kafka 3.9 serve it without a metadata quorum: without KIP-848, and KIP-890's second part."""
+    """Return the client as Kafka 3.9 with ZooKeeper serves it: without KIP-848 and the second part of KIP-890."""
     match client:
         case Producer():
             return client.model_copy(update={"version": min(client.version, MOST_PRODUCE)})
@@ -110,7 +110,7 @@ def _controllers_in_turn(choices: Choices, schedule: Schedule) -> list[Fault]:
 
 
 def _late_metadata(choices: Choices, schedule: Schedule) -> list[Fault]:
-    """A broker goes and comes back; what others are to learn of its going waits on the wire, and arrives behind its return.
+    """A broker goes and comes back. The news of its going waits on the wire and arrives after its return.
 
     The controller gives the request up meanwhile, and sends it again on its next connection, where it does not wait.
     """

@@ -1,4 +1,4 @@
-"""What a healed cluster must take is written, where nothing of its kind was accepted under faults."""
+"""Commits transactions on a healed cluster whose producers committed none under faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 
 TRANSACTIONS = 5
-"""So many are tried, for a leader may change meanwhile."""
+"""Transactions to try: a leader may change meanwhile."""
 
 
 def commit_transactions(

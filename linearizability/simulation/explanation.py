@@ -1,4 +1,4 @@
-"""A run explained to a reader: messages and events as text in the order of time; and the folder of a failure."""
+"""Explains a run as text: messages and events in order of time. Writes the folder of a failure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from linearizability.simulation.schedule import FAULTS, Fault, Schedule
 from linearizability.simulation.world import Trace
 
 MAX_LINES = 400
-"""Of a long run the end is shown, and every fault before it."""
+"""The most lines of a run. A longer one is shown from its end, with every earlier fault."""
 
 
 def plan_of(schedule: Schedule) -> list[str]:
-    """The schedule as text."""
+    """Return the schedule as lines of text."""
     lines = [f"seed {schedule.seed}" + (f", mutant {schedule.mutant}" if schedule.mutant else "")]
     lines += [
         f"topic {topic.name} with {topic.partitions} partitions {topic.configs or ''}".rstrip()
@@ -32,7 +32,7 @@ def plan_of(schedule: Schedule) -> list[str]:
 
 
 def _fault(fault: Fault) -> str:
-    """A fault and its target."""
+    """Return the text of a fault and its target."""
     partition = f"{fault.topic}-{fault.partition}" if fault.topic else ""
     aims = {
         "controller": "the active controller",
@@ -53,7 +53,7 @@ def _fault(fault: Fault) -> str:
 
 
 def explain(outcome: Outcome, trace: Trace) -> str:
-    """The explanation of an outcome."""
+    """Return the explanation of an outcome."""
     head = [f"verdict: {outcome.verdict}"]
     if outcome.rule:
         head += [f"broken promise: {outcome.rule}", f"seen: {outcome.text}"]
@@ -68,7 +68,7 @@ def explain(outcome: Outcome, trace: Trace) -> str:
 
 
 def _sequence(events: list[tuple[int, str, str, str]]) -> Iterable[str]:
-    """Milliseconds, and a message between two participants or an event of one."""
+    """Yield one line per event: milliseconds, participants, text."""
     skipped = max(0, len(events) - MAX_LINES)
     parts = [each for each in events[:skipped] if each[1] == "world"] + events[skipped:]
     if skipped:
@@ -79,7 +79,7 @@ def _sequence(events: list[tuple[int, str, str, str]]) -> Iterable[str]:
 
 
 def keep(folder: Path, schedule: Schedule, outcome: Outcome, trace: Trace) -> None:
-    """Write everything that is needed to understand a run and to repeat it."""
+    """Write the files with which to understand and repeat a run."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schedule.json").write_text(schedule.to_json() + "\n")
     (folder / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1) + "\n")

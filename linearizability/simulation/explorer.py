@@ -1,4 +1,4 @@
-"""A simulated run for the explorer's page."""
+"""Makes the explorer's page of a simulated run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from linearizability.simulation.judging import Outcome
 from linearizability.simulation.world import Trace
 
 RECORD = re.compile(r"(\S+-\d+)(?:: .* up to| record| offset) (\d+)")
-"""How the text of a violated invariant names a record."""
+"""Matches a record in the text of a violated invariant."""
 
 
 def explorer(outcome: Outcome, trace: Trace) -> str:
-    """The page of a run."""
+    """Return the page of a run."""
     title = f"seed {outcome.schedule.seed}: {outcome.verdict} {outcome.rule}".strip()
     events = [Event(*each) for each in trace.events]
     return page(Run(title, events, trace.samples, _operations(outcome), outcome.rule, outcome.text, _record(outcome)))
 
 
 def _judgement(outcome: Outcome) -> tuple[History, Judgement]:
-    """The clients' histories, and what the rules found in them: nothing where an invariant ended the run."""
+    """Return the clients' histories and their judgement, which is empty if an invariant ended the run."""
     histories = outcome.histories
     history = History("", events=lambda: (event for each in histories for event in each.events))
     return history, outcome.judgement or Judgement("", outcome.verdict)

@@ -1,4 +1,4 @@
-"""What each kind of fault of a schedule does to the simulated world, and how it ends."""
+"""Injects and ends each kind of fault in the simulated world."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _sound(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 def _others(cluster: SimulatedCluster, fault: Fault) -> tuple[int, ...]:
-    """The nodes on the other side of a cut."""
+    """Return the nodes on the other side of a cut."""
     return fault.others or tuple(node for node in cluster.schedule.node_ids if node != fault.node)
 
 
@@ -121,7 +121,7 @@ def _in(cluster: SimulatedCluster, fault: Fault) -> list[Way]:
 
 
 def _ways(cluster: SimulatedCluster, fault: Fault) -> list[Way]:
-    """What a cut blocks."""
+    """Return the directions that a cut blocks."""
     match fault.kind:
         case "zookeeper-cut":
             return [(fault.node, PLACE), (PLACE, fault.node)]
@@ -335,11 +335,11 @@ class Traps:
         self._is_over = False
 
     def arm(self, fault: Fault, number: int) -> None:
-        """From now on the fault waits."""
+        """Let the fault wait for its step."""
         self._set.setdefault(fault.after, []).append((fault, number))
 
     def disarm(self) -> None:
-        """No fault waits any more, and none that was due is injected."""
+        """Drop all waiting faults, also those that were due."""
         self._set = {}
         self._is_over = True
 
@@ -374,7 +374,7 @@ def _at_step(fault: Fault, actor: int, other: int | None) -> Fault:
 
 
 def _other(node: int, row: Mapping[str, Any]) -> int | None:
-    """The second node that a step names: the follower, the leader, the sender or receiver."""
+    """Return the second node that a step names: the follower, the leader, the sender or receiver."""
     named = {**row.get("args", {}), **row}
     found = (named.get(name) for name in ("follower", "leader", "from", "to"))
     return next((each for each in found if isinstance(each, int) and each not in (node, -1)), None)
@@ -407,7 +407,7 @@ def _bystander(cluster: SimulatedCluster, fault: Fault) -> int | None:
 
 
 def inject(cluster: SimulatedCluster, fault: Fault, number: int) -> None:
-    """Let one fault of a schedule happen now."""
+    """Inject one fault of a schedule now."""
     fault = aimed(cluster, fault)
     begin, end = ACTIONS[fault.kind]
     cluster.world.counts[f"fault {fault.kind}"] += 1
@@ -430,7 +430,7 @@ def _heal(cluster: SimulatedCluster, fault: Fault, number: int, end: Action | No
 
 
 def heal_all(cluster: SimulatedCluster) -> None:
-    """Make everything whole again."""
+    """End all faults: heal the network and the disks, restart the nodes."""
     cluster.network.heal_all()
     for machine in cluster.machines:
         machine.dies_at_change = 0

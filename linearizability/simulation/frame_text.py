@@ -1,4 +1,4 @@
-"""Frames as text, for the explanation of a run."""
+"""Turns frames into text, for the explanation of a run."""
 
 from __future__ import annotations
 

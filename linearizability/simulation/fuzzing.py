@@ -1,4 +1,4 @@
-"""Many schedules, in several processes; what fails is made small and kept."""
+"""Runs many schedules in several processes; shrinks and keeps those that fail."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from linearizability.simulation.shrink import shrink
 
 SEEDS_A_TASK = 10
 SHRINK_S = 30.0
-"""How long one failure may be made smaller; on a slow machine it stays larger, and fails all the same."""
+"""How long one failure is shrunk at most. On a slow machine it stays larger."""
 
 
 Progress = Callable[[Summary], None]
@@ -77,7 +77,7 @@ def _configuration(plan: Plan) -> dict[str, Any]:
 
 
 def _tasks(plan: Plan, began: float) -> Iterator[range]:
-    """Ranges of seeds, until there are enough or time is over."""
+    """Yield ranges of seeds until there are enough or time is over."""
     seed = plan.first_seed
     end = None if plan.schedules is None else seed + plan.schedules
     while end is None or seed < end:
@@ -89,7 +89,7 @@ def _tasks(plan: Plan, began: float) -> Iterator[range]:
 
 
 def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
-    """The results of all tasks in the order of their seeds."""
+    """Yield the results of all tasks in the order of their seeds."""
     tasks = _tasks(plan, began)
     if plan.engine == "spark":
         from linearizability.simulation.on_spark import run_on_spark
@@ -161,7 +161,7 @@ def is_find(plan: Plan, run: Outcome | Small) -> bool:
 
 
 _stop: Event | None = None
-"""In a process that runs tasks: set when no further run is to begin."""
+"""Set in a worker process when it is to begin no further run."""
 
 
 def _start_worker(mutant: str | None, python: str, stop: Event) -> None:
@@ -301,7 +301,7 @@ def run_planted(
 
 
 def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
-    """Shrink a failing schedule and leave it with its story."""
+    """Shrink a failing schedule and write its folder."""
     original = draw(found.seed, plan.mutant, plan.nodes, plan.workload, plan.coordination)
     rules = set(found.rule.split(", "))
 
@@ -317,7 +317,7 @@ def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
 
 
 def keep_run(schedule: Schedule, folder: Path, by_history: bool = False) -> Outcome:
-    """Live a schedule once more and leave everything of it in a folder."""
+    """Run a schedule again and write all its files into a folder."""
     history = folder / "history"
     history.mkdir(parents=True, exist_ok=True)
     outcome, trace = run_planted(schedule, keep_trace=True, history_folder=history, by_history=by_history)

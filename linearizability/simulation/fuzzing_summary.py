@@ -1,4 +1,4 @@
-"""What many runs together say: counts, what was found, and the rows that are printed."""
+"""Sums up many runs: counts, findings, and the rows that are printed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from linearizability.simulation.schedule import STEPS
 MAX_NAMED = 1_000
 
 ACTION, PAIR = "action ", "pair "
-"""How the counts of a run name the specification's steps."""
+"""Prefixes of the specification's steps in the counts of a run."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass
 class Small:
-    """What a worker says of one run: an outcome without its history."""
+    """A worker's result of one run: an outcome without its history."""
 
     seed: int
     verdict: str
@@ -69,7 +69,7 @@ class Small:
     counts: Counter[str]
     permitted: dict[str, int]
     excuses: int
-    """How many excuses the faults gave."""
+    """Number of excuses that the faults gave."""
     excused: dict[str, int]
     """Of the permitted anomalies, those that rest on them."""
     digest: str
@@ -83,7 +83,7 @@ class Small:
 
 @dataclass
 class Found:
-    """A schedule that failed, small, and where it is kept."""
+    """A shrunk schedule that failed, and its folder."""
 
     seed: int
     rule: str
@@ -94,7 +94,7 @@ class Found:
 
 @dataclass
 class Summary:
-    """All runs together."""
+    """The sums of all runs."""
 
     plan: Plan
     runs: list[Small] = field(default_factory=list[Small])
@@ -108,7 +108,7 @@ class Summary:
     schedules_to_first: int | None = None
     interrupted: bool = False
     not_kept: str = ""
-    """Why the folder is not whole, as on a full disk."""
+    """Why the folder is incomplete, for example a full disk."""
 
     def add(self, run: Small) -> None:
         self.runs.append(run)

@@ -13,7 +13,7 @@ from linearizability.simulation.traffic import Message
 
 
 class Gate(NamedTuple):
-    """Which messages a fault is about."""
+    """The messages that a fault holds or loses."""
 
     kind: str
     asker: int | None

@@ -54,21 +54,21 @@ STATIC_MEMBER_FAULTS = ("stall", "stall", "death", "replacement")
 """A static member does not leave: it is expected back within its session."""
 
 Position = tuple[int, int]
-"""An offset, and the leader epoch of the record before it (KIP-320)."""
+"""An offset and the leader epoch of the record before it (KIP-320)."""
 
 
 def named(positions: Mapping[Key, Position]) -> dict[str | int, int]:
-    """Positions in the history's words."""
+    """Return positions in the history's form."""
     return {name_of(key): offset for key, (offset, _) in positions.items()}
 
 
 def to_commit(positions: Mapping[Key, Position]) -> dict[TopicPartition, Committed | int]:
-    """Positions as offsets are committed."""
+    """Return positions in the form of committed offsets."""
     return {key: Committed(offset, leader_epoch=epoch) for key, (offset, epoch) in positions.items()}
 
 
 class SimulatedMember(SimulatedConsumer):
-    """One member of a group."""
+    """A member of a group."""
 
     isolation: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     requires_stable = False
@@ -89,13 +89,13 @@ class SimulatedMember(SimulatedConsumer):
         self.is_settled = False
         """Whether it holds an assignment and knows where to resume."""
         self._shares: dict[str, list[Key]] = {}
-        """As leader of a generation: what each member is to have."""
+        """The leader's assignment for each member of a generation."""
         self._owned: tuple[int, list[Key]] = (-1, [])
-        """The last generation in which we were given partitions, and which."""
+        """The last generation that assigned us partitions, and those partitions."""
         self.joined_us = 0
-        """When we last became part of a generation."""
+        """When we last joined a generation."""
         self._replacement: SimulatedMember | None = None
-        """Who was started in our place while we stood still."""
+        """The member that replaced us while we were paused."""
         self._is_synced = False
         self._processed: dict[Key, Position] = {}
         self._committed: dict[Key, Position] = {}
@@ -116,11 +116,11 @@ class SimulatedMember(SimulatedConsumer):
             self.world.after(self.member.dies_after_ms * MICROSECONDS_A_MS, self._die_for_good)
 
     def hurry(self) -> None:
-        """All is healed: read what is left in large pieces."""
+        """Read the rest in large pieces, once all is healed."""
         self.plan = self.plan.model_copy(update={"max_bytes": CATCH_UP_BYTES})
 
     def retire(self) -> None:
-        """Ask once more for what is committed, leave, and come to rest."""
+        """Fetch the committed offsets a last time, leave and stop."""
         self._is_retiring = True
         self.is_settled = False
         self._go_on()
@@ -142,7 +142,7 @@ class SimulatedMember(SimulatedConsumer):
 
     @property
     def has_committed_all(self) -> bool:
-        """Whether all that was read is processed and committed."""
+        """Whether all records that were read are processed and committed."""
         return self._positions() == self._committed
 
     # ---- steps
@@ -152,7 +152,7 @@ class SimulatedMember(SimulatedConsumer):
             self._next_step()()
 
     def _next_step(self) -> Callable[[], None]:
-        """What is due: join, fetch committed offsets, heartbeat, process, commit, read."""
+        """Take the next due step: join, fetch committed offsets, heartbeat, process, commit or read."""
         due = (
             (self._coordinator < 0, self._find),
             (self._is_leaving, self._leave),
@@ -278,7 +278,7 @@ class SimulatedMember(SimulatedConsumer):
             self.world.counts[f"assignments by {self._me.protocol}"] += 1
 
     def _take_over(self, given: Sequence[Key]) -> None:
-        """Own what was given."""
+        """Take over the assigned partitions."""
         self.places = {key: Place() for key in given}
         self._note_assignment(generation=self._me.generation, member=self._known_as)
 
@@ -327,7 +327,7 @@ class SimulatedMember(SimulatedConsumer):
     # ---- offsets
 
     def _ask_committed(self) -> None:
-        """Where the group is in what we own; of nothing there is nothing to ask."""
+        """Fetch the committed offsets of our partitions, if we have any."""
         if not self.places:
             self.is_settled = True
             self._go_on()
@@ -353,14 +353,14 @@ class SimulatedMember(SimulatedConsumer):
             self._resume(offsets)
 
     def _resume(self, offsets: Mapping[Key, Position]) -> None:
-        """Go on where the group has committed, in everything that we own."""
+        """Resume all our partitions at their committed offsets."""
         for key, place in self.places.items():
             place.position, place.last_epoch = offsets[key]
         self._processed = self._positions()
         self._committed = self._positions()
 
     def _resume_new(self, offsets: Mapping[Key, Position]) -> None:
-        """Go on where the group has committed, in what is new; in what we keep, where we are."""
+        """Resume new partitions at their committed offsets; keep our positions in the others."""
         new = {key: place for key, place in self.places.items() if not place.is_known()}
         for key, place in new.items():
             place.position, place.last_epoch = offsets[key]

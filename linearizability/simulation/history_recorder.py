@@ -51,7 +51,7 @@ class HistoryRecorder(ClientHistory):
         """Whether a record that it sent, alone or in a transaction, was acknowledged."""
 
     def invoke(self, f: str, mops: Sequence[MicroOperation] = (), **fields: Any) -> int:
-        """An operation begins; gives the number that its completion names."""
+        """Record an operation's start. Returns the number that its completion names."""
         number = self._operations
         self._operations += 1
         self._open[number] = f
@@ -70,7 +70,7 @@ class HistoryRecorder(ClientHistory):
         self._event(INFO, operation, self._open.pop(operation), mops, {"error": error})
 
     def mark(self, f: str, **fields: Any) -> None:
-        """A fault or a heal."""
+        """Record a fault or a heal."""
         self._line({"type": "mark", "time": self._time(), "f": f, **fields})
 
     def _event(self, kind: str, number: int, f: str, mops: Sequence[MicroOperation], fields: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 
 LONGEST_PAUSE_MS = 1_000
-"""What differs is asked again after twice the time, up to this."""
+"""Longest wait before a question is repeated; the wait doubles each time."""
 
 
 class Question(NamedTuple):
@@ -45,7 +45,7 @@ UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 
 Chapter = Generator[Question, Any, None]
 Part = Generator[Question, Any, Any]
-"""Some of a chapter's questions; it may return what it has found."""
+"""Part of a chapter's questions. May return a result."""
 
 Chapters = Sequence[Callable[["Inspector"], Chapter]]
 
@@ -74,25 +74,25 @@ class Inspector(SimulatedClient):
 
     @property
     def scratch(self) -> str:
-        """A name that no other client uses: another one for each attempt."""
+        """Return a name that no other client uses, a new one for each attempt."""
         return f"{self.name.replace(' ', '-')}-{self._attempts}"
 
     def coordinator(self, topic: str) -> int:
-        """The node that leads the only partition of a coordinators' topic. Errors: Differs."""
+        """Return the leader of a coordinator topic's only partition. Errors: Differs."""
         node = self.cluster.machines[0].number if self.cluster.is_alone else self.cluster.leader_of((topic, 0))
         if node is None:
             raise Differs(f"{topic} has no leader")
         return node
 
     def active_controller(self) -> int:
-        """The node that decides. Errors: Differs, while none does."""
+        """Return the active controller. Errors: Differs if there is none."""
         number = self.cluster.active_controller()
         if number is None:
             raise Differs("no node is the active controller")
         return number
 
     def node(self, number: int) -> Node:
-        """A node's inside. Errors: Differs, while it is down."""
+        """Return a node's state. Errors: Differs if it is down."""
         node = self.cluster.machine(number).node
         if node is None:
             raise Differs(f"node {number} is down")
@@ -106,7 +106,7 @@ class Inspector(SimulatedClient):
         return id
 
     def leader(self, key: Key) -> tuple[int, Partition]:
-        """Who leads a partition, and its replica. Errors: Differs."""
+        """Return a partition's leader and its replica there. Errors: Differs."""
         node = self.cluster.machines[0].number if self.cluster.is_alone else self.cluster.leader_of(key)
         partition = self.node(node).partitions.get(key) if node is not None else None
         if node is None or partition is None or not partition.is_leader:
@@ -114,12 +114,12 @@ class Inspector(SimulatedClient):
         return node, partition
 
     def group_shard(self) -> tuple[int, Any]:
-        """The groups' coordinator, and what it keeps. Errors: Differs."""
+        """Return the group coordinator and its state. Errors: Differs."""
         number = self.coordinator(GROUPS_TOPIC)
         return number, _loaded(self.node(number).groups.coordination.loaded_shard(0))
 
     def transaction_shard(self) -> tuple[int, Any]:
-        """The same of transactions."""
+        """Return the transaction coordinator and its state. Errors: Differs."""
         number = self.coordinator(TRANSACTIONS_TOPIC)
         return number, _loaded(self.node(number).transactions.coordination.loaded_shard(0))
 
@@ -189,7 +189,7 @@ class Inspector(SimulatedClient):
         self._go_on()
 
     def _step(self, answer: Message | None) -> None:
-        """The next question; of the next chapter, where this one is over."""
+        """Return the next question, from the next chapter if this one is over."""
         try:
             while self._left:
                 if self._chapter is None:
@@ -218,7 +218,7 @@ def _loaded(shard: Any) -> Any:
 
 
 def changed(usual: dict[str, Any], **change: Any) -> dict[str, Any]:
-    """The fields of a request, some of them changed."""
+    """Return the fields of a request with changes."""
     return usual | change
 
 

@@ -56,7 +56,7 @@ FILTERS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("eMPTY", "STABLE"), ("Classic", "CONSUMER")),
     (("Empty", "Dead"), ("classic",)),
 )
-"""By which states and types groups are listed."""
+"""The states and types by which groups are listed."""
 
 PATTERNS = (
     "orders.*", r"orders\d", "^orders0$", "o(r|s)ders[01]", "(?i)ORDERS1", "(?i:O)rders.", r"\Qorders\E0", "orders[^0]",
@@ -96,7 +96,7 @@ def listed_groups(client: Inspector) -> Chapter:
 
 
 def _groups(shard: Any) -> dict[str, tuple[str, str]]:
-    """Each group's state and type."""
+    """Return each group's state and type."""
     return {
         id: (group.state_name, "classic" if isinstance(group, ClassicGroup) else "consumer")
         for id, group in shard.groups.items()
@@ -472,6 +472,6 @@ def a_classic_group(client: Inspector) -> Chapter:
 
 
 AMONG_MEMBERS = (listed_groups, described_groups, fetched_offsets, refused_to_members)
-"""While members are in their groups, which are stable."""
+"""The chapters for stable groups with members."""
 ALONE = (refused_requests, offsets_of_a_group_without_members, a_classic_group, patterns, listed_groups)
-"""With groups of our own."""
+"""The chapters with groups of the inspector's own."""

@@ -63,7 +63,7 @@ class _Member:
         self.owned: frozenset[Key] = frozenset()
 
     def beat(self, epoch: int | None = None, is_full: bool = False) -> Part:
-        """One heartbeat; its answer is taken up."""
+        """Send one heartbeat and apply its response."""
         at = self.epoch if epoch is None else epoch
         joins, topics = at == JOINING, sorted({topic for topic, _ in self._client.cluster.inputs()})
         owned = owned_partitions((self._client.topic_id(topic), index) for topic, index in sorted(self.owned))
@@ -90,7 +90,7 @@ class _Member:
 
 
 def _settle(members: list[_Member], everything: set[Key]) -> Part:
-    """Let members beat in turn until they own everything, each partition once, in one epoch."""
+    """Let members send heartbeats in turn until they own each partition once, in one epoch."""
     for _ in range(MOST_BEATS):
         for member in members:
             yield from member.beat()
@@ -187,7 +187,7 @@ def a_static_member(client: Inspector) -> Chapter:
 
 
 class _Classic:
-    """A member of the classic protocol that is alone of its kind."""
+    """The only classic member of its group."""
 
     def __init__(self, client: Inspector, number: int, group: str, instance: str | None = None) -> None:
         self._client, self._number, self.group, self.instance = client, number, group, instance
@@ -195,7 +195,7 @@ class _Classic:
         self.owned: frozenset[Key] = frozenset()
 
     def join(self, rebalance_timeout_ms: int = 500) -> Part:
-        """Join, again where an id is given first, and take what is assigned; a leader takes everything."""
+        """Join, once more if an id is given first, and take the assignment. A leader assigns itself everything."""
         topics = sorted({topic for topic, _ in self._client.cluster.inputs()})
         offer = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=encode_subscription(topics))
         answer: Any = None
@@ -236,7 +236,7 @@ class _Classic:
         self.owned = frozenset(decode_assignment(bytes(answer.assignment)))
 
     def beat(self) -> Part:
-        """Whether it is called to join again."""
+        """Return whether the group asks it to join again."""
         body = HeartbeatRequest(
             group_id=self.group, generation_id=self.generation, member_id=self.id, group_instance_id=self.instance
         )

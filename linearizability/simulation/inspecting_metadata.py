@@ -56,7 +56,7 @@ from reference.protocol.schema import Message
 
 NOWHERE = "nowhere"
 STRANGER = 99
-"""A node that is not there."""
+"""The id of a node that does not exist."""
 TOPIC, BROKER, GROUP = 2, 4, 32
 """Types of resources that have settings."""
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -184,7 +184,7 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
 
 
 def a_topic(client: Inspector) -> Chapter:
-    """A topic is made, described, configured, grown, moved and deleted, and each step is seen by the next."""
+    """Create, describe, configure, grow, move and delete a topic; each step sees the one before."""
     name = client.scratch
     brokers = sorted(client.node(client.home.node).image.brokers)
     placed = [brokers[:2], brokers[:2][::-1]]
@@ -247,7 +247,7 @@ def _topic(image: MetadataImage, name: str) -> dict[int, PartitionImage]:
 
 
 def _image_with(client: Inspector, name: str) -> MetadataImage:
-    """The active controller's image; it has what it has answered."""
+    """Return the active controller's image, which includes all that it has confirmed."""
     number = client.active_controller()
     image = client.node(number).image
     if name not in image.topics:
@@ -494,7 +494,7 @@ def described_quorum(client: Inspector) -> Chapter:
 
 
 FORWARDED = (refused_by_the_controller, a_topic)
-"""What any broker takes."""
+"""The chapters of requests that any broker takes."""
 OF_CONFIGURED_VOTERS = (refused_to_voters, described_quorum)
 AT_CONTROLLERS = {"kraft": (refused_to_brokers, *OF_CONFIGURED_VOTERS), "changing-voters": (refused_to_brokers,)}
 """With several nodes, by what coordinates them: at the controllers' listener."""

@@ -105,7 +105,7 @@ def ends_of_epochs(client: Inspector) -> Chapter:
 
 
 def _epochs(partition: Partition) -> dict[int, int]:
-    """Where each leader epoch begins, by the batches that are there; what is deleted may still lie before the log's start."""
+    """Return the start of each leader epoch by the batches present. Deleted ones may still lie before the log's start."""
     begins: dict[int, int] = {}
     for segment in partition.log._segments:
         for batch in batches_in(segment.file.read(0, segment.file.size)):
@@ -189,7 +189,7 @@ def producers(client: Inspector) -> Chapter:
 
 
 def _producers(partition: Partition) -> dict[int, tuple[int, int]]:
-    """Of each producer whose last batch is no marker: its epoch and last sequence."""
+    """Return epoch and last sequence of each producer whose last batch is no marker."""
     found: dict[int, tuple[int, int] | None] = {}
     for segment in partition.log._segments:
         for batch in batches_in(segment.file.read(0, segment.file.size)):

@@ -230,7 +230,7 @@ def a_transactional_id(client: Inspector) -> Chapter:
 
 
 def _until_complete(number: int, id: str) -> Part:
-    """The description of an id once its markers are written."""
+    """Return the description of an id once its markers are written."""
     described: Any = None
     for _ in range(200):
         answer = yield Question(DescribeTransactionsRequest(transactional_ids=[id]), 0, number)

@@ -1,6 +1,6 @@
-"""What must hold of a node after every step, and of its logs from one incarnation to the next.
+"""Checks a node after every step, and its logs from one incarnation to the next.
 
-Only what is cheap is asked after each step: numbers that the node keeps anyway. Bytes are compared when a process ends.
+After each step only numbers that the node keeps are checked, which is cheap. Bytes are compared when a process ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_BYTES = 1 << 20
 
 
 class Seen(NamedTuple):
-    """What a partition showed after the last step."""
+    """A partition's numbers after the last step."""
 
     log_start: int
     high_watermark: int
@@ -41,10 +41,10 @@ MONOTONE = {
     "leader-epoch-back": "leader_epoch",
     "partition-epoch-back": "partition_epoch",
 }
-"""Rule -> the number that never goes back."""
+"""Rule -> the number that never decreases."""
 
 MAY_GO_BACK = frozenset({"log-start-back", "high-watermark-back", "log-end-back"})
-"""Those that may, where a replica follows, or as one leader epoch gives way to the next."""
+"""Rules whose number may decrease on a follower, or at a change of leader epoch."""
 
 
 class Watch:
@@ -63,11 +63,11 @@ class Watch:
         """How often the log of each partition was seen to end earlier than before."""
 
     def forget(self) -> None:
-        """A new incarnation begins."""
+        """Forget the last step: a new incarnation begins."""
         self._seen = {}
 
     def check(self, node: Node) -> list[Partition]:
-        """The replicas that the step has changed, as far as their numbers show. Errors: Violation."""
+        """Return the replicas whose numbers the step changed. Errors: Violation."""
         changed: list[Partition] = []
         seen = self._seen
         for key in node.replicas.offline:
@@ -135,7 +135,7 @@ class Watch:
 
 
 class BatchRecord(NamedTuple):
-    """One batch as far as it must never change."""
+    """The parts of a batch that must never change."""
 
     base_offset: Offset
     next_offset: Offset
@@ -144,7 +144,7 @@ class BatchRecord(NamedTuple):
 
 
 class LogRecord(NamedTuple):
-    """What a log holds, and how far it was flushed."""
+    """A log's contents, and its flushed end."""
 
     start: int
     end: int
@@ -153,7 +153,7 @@ class LogRecord(NamedTuple):
     topic_id: UUID | None = None
 
     def up_to(self, end: int) -> LogRecord:
-        """The part of it below an offset."""
+        """Return the part below an offset."""
         kept = [batch for batch in self.batches if batch.next_offset <= end]
         return self._replace(end=min(self.end, end), batches=kept)
 
@@ -165,7 +165,7 @@ def contents(log: Log) -> LogRecord:
 
 
 def batches_of(log: Log, offset: Offset) -> list[BatchRecord]:
-    """The batches of a log from an offset on.
+    """Return the batches of a log from an offset on.
 
     Errors: Violation for bytes that are no batches, wrong checksums, gaps and overlaps.
     """
@@ -195,7 +195,7 @@ def batches_of(log: Log, offset: Offset) -> list[BatchRecord]:
 
 
 def require_prefix(name: str, before: LogRecord, after: LogRecord, least_end: int) -> None:
-    """After a restart the log is a prefix of what it was, and reaches at least so far. Errors: Violation."""
+    """Require that `after` is a prefix of `before` that reaches at least `least_end`. Errors: Violation."""
     if after.end > before.end:
         raise Violation(
             "log-grew-in-restart", f"{name}: ended at {before.end} before and at {after.end} after a restart"

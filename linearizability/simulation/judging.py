@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # PyArrow has no types.
-"""The verdict on a simulated run: what broke its promises, or what the history rules say of what its clients observed."""
+"""Gives the verdict on a simulated run, by broken invariants or by the history rules on its clients' observations."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from linearizability.simulation.world import Trace
 
 @dataclass
 class Outcome(FinishedRun):
-    """What became of one run. `rule` is the violated promise: an invariant's name, or the history rules that find it invalid."""
+    """The result of one run. `rule` is the violated promise: an invariant's name, or the history rules that find it invalid."""
 
     verdict: str = INVALID
     judgement: Judgement | None = None
-    """Of the clients' histories; None where the run ended before its time."""
+    """The judgement of the clients' histories; None if the run ended early."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,7 +69,7 @@ def run_schedule(
 
 
 def judge(finished: FinishedRun) -> Outcome:
-    """The verdict on a run. One that ended with a violation needs no history rules."""
+    """Return the verdict on a run. The history rules are skipped if it ended with a violation."""
     outcome = Outcome(**vars(finished))
     if not finished.rule:
         judgement = outcome.judgement = judge_histories(f"seed-{finished.schedule.seed}", finished.histories)
@@ -82,7 +82,7 @@ def judge(finished: FinishedRun) -> Outcome:
 
 
 def judge_histories(run: str, histories: Sequence[ClientHistory]) -> Judgement:
-    """The verdict of the history rules on what all clients of one run wrote down."""
+    """Return the verdict of the history rules on the histories of one run's clients."""
     builder = FactsBuilder(run)
     history = History(id=run, contract=contract_of_all([each.contract for each in histories]))
     for each in histories:
@@ -103,7 +103,7 @@ def judge_histories(run: str, histories: Sequence[ClientHistory]) -> Judgement:
 
 
 def _condemning(judgement: Judgement) -> tuple[str, str]:
-    """The rules that found what the contract does not permit, and the first anomaly that they found."""
+    """Return the rules that found anomalies that the contract does not permit, and the first anomaly."""
     guilty = [item for item in judgement.findings if not item.permitted and RULES[item.rule].weight is Weight.VIOLATION]
     first = next((anomaly for item in guilty for anomaly in item.anomalies), None)
     text = f"{first.topic}-{first.partition}: {first.text}" if first else ""

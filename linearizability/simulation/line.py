@@ -1,4 +1,4 @@
-"""A client's connection to one node: questions out, answers in their order, and patience that ends."""
+"""A client's connection to one node: sends requests, takes responses in order, and times out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACKOFF_MS = 30
 
 
 class Asked:
-    """A request that waits for its answer."""
+    """A request that waits for its response."""
 
     __slots__ = ("context", "correlation_id", "key", "on_answer", "version")
 
@@ -47,10 +47,10 @@ class Owner(Protocol):
     world: World
 
     def on_line_up(self, line: Line) -> None:
-        """The connection stands, nothing is under way."""
+        """Called when the connection is up; no request is in flight."""
 
     def on_line_down(self, line: Line, reason: str) -> None:
-        """The connection is gone, and with it the answers to what was asked."""
+        """Called when the connection is lost, with the responses of open requests."""
 
     def next_correlation_id(self) -> int: ...
 
@@ -67,7 +67,7 @@ class Line:
         self.machine = machine
         self.is_up = False
         self.not_before_us = 0
-        """When it may be opened again after it was lost."""
+        """When it may be reopened after a loss."""
         self._owner = owner
         self._network = network
         self._connection: SimulatedConnection | None = None
@@ -113,7 +113,7 @@ class Line:
             self._lost(reason)
 
     def close(self) -> None:
-        """Close the connection without a word."""
+        """Close the connection without informing the owner."""
         self.is_up = False
         if self._connection is not None:
             self._connection.close_by_client()
@@ -169,7 +169,7 @@ class Line:
             self._answered(frame)
 
     def _answered(self, frame: bytes) -> None:
-        """Answers come in the order of the questions, each with its question's number."""
+        """Take a response: they come in the order of requests, with the same correlation ids."""
         if not self._asked:
             raise Violation("answer-to-nothing", f"{self.name} got {len(frame)} bytes that it had not asked for")
         asked = self._asked.popleft()

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""What a log keeps beside its batches agrees with them: leader epochs, producers, snapshots, indexes, aborted transactions.
+"""Compares what a log keeps beside its batches with them: leader epochs, producers, snapshots, indexes, aborted transactions.
 
 Each is computed again from one walk over the batches, and compared. A walk costs as much as the log is long, so it is made
 where these are cut or made again (truncation, restart, a new leader epoch), and after each SAMPLED-th change else.
@@ -28,9 +28,9 @@ EVENTS = frozenset({"Truncate", "Restart", "BecomeLeader", "BecomeFollower", "St
 CUTS = frozenset({"Truncate", "StartOver"})
 """Those which the recovery point on the disk must not be beyond."""
 SAMPLED = 512
-"""Of all other changes of replicas of one node one in so many."""
+"""Of a node's other replica changes, one in this many is compared."""
 SNAPSHOTS_COMPARED = 2
-"""So many of the newest producer snapshots are compared with the batches below them."""
+"""The number of newest producer snapshots that are compared with the batches below them."""
 
 
 class Stored(NamedTuple):
@@ -51,7 +51,7 @@ class Sequences(NamedTuple):
 
 
 class Written:
-    """What the batches say of one producer."""
+    """A producer's state by the batches."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "start", "timestamp")
 
@@ -61,11 +61,11 @@ class Written:
         self.coordinator_epoch = -1
         self.timestamp = -1
         self.start = NO_OFFSET
-        """Where its open transaction begins."""
+        """Start of its open transaction."""
 
     @property
     def summary(self) -> tuple[int, Sequences | None, int, int, int]:
-        """What a snapshot keeps of it."""
+        """Return what a snapshot keeps of it."""
         last = self.batches[-1] if self.batches else None
         return self.epoch, last, self.timestamp, self.coordinator_epoch, self.start
 
@@ -74,7 +74,7 @@ Summaries = dict[int, tuple[int, Sequences | None, int, int, int]]
 
 
 class Walk:
-    """What the batches of a log say, from its start on."""
+    """The state that results from a log's batches, from its start on."""
 
     def __init__(self, log: Log, snapshots: list[Offset]) -> None:
         """`snapshots` are offsets at which the producers are remembered. Errors: RecordsError."""
@@ -140,7 +140,7 @@ class Walk:
 
 
 def stored_in(segment: Segment) -> Iterator[Stored]:
-    """The batches of a segment's file. Errors: RecordsError."""
+    """Yield the batches of a segment's file. Errors: RecordsError."""
     data = memoryview(segment.file.read(0, segment.file.size))
     position = 0
     while position < len(data):
@@ -162,7 +162,7 @@ def require_agreement(name: str, log: Log, is_cut: bool = False, is_compacted: b
 
 
 class _Comparison:
-    """One log against one walk over it."""
+    """Compares a log with one walk over its batches."""
 
     def __init__(self, name: str, log: Log, walk: Walk, snapshots: list[Offset]) -> None:
         self._name, self._log, self._walk, self._snapshots = name, log, walk, snapshots

@@ -46,18 +46,18 @@ RESTART_AGAIN_MS = 100
 
 
 class Checker(Protocol):
-    """Who compares nodes with one another."""
+    """Compares nodes with one another."""
 
     def on_change(self, number: int, partition: Partition) -> None:
-        """A replica has changed in a step of its node. Errors: Violation."""
+        """Called when a step has changed a replica. Errors: Violation."""
         ...
 
     def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
-        """A step of the specification happens on a node. Errors: Violation."""
+        """Called at each step of the specification on a node. Errors: Violation."""
         ...
 
     def on_step(self, number: int, node: Node) -> None:
-        """A node has made a step. Errors: Violation."""
+        """Called after each step of a node. Errors: Violation."""
         ...
 
     def on_process_end(self, number: int, is_clean: bool) -> None: ...
@@ -66,7 +66,7 @@ class Checker(Protocol):
 
 
 class Machine:
-    """What a node runs on."""
+    """A machine that runs one node."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Machine:
 
     @property
     def node(self) -> Node | None:
-        """The node that runs, if one does."""
+        """The running node, if there is one."""
         return self.process.node if self.process is not None else None
 
     @property
@@ -140,7 +140,7 @@ class Machine:
     # ---- the clock
 
     def _new_clock(self) -> Clock:
-        """The production's clock for one process, over this machine's."""
+        """Return production's clock for one process, on top of this machine's."""
         return Clock(
             lambda: (EPOCH_MS + self.clock_offset_ms) * NANOSECONDS_A_MS + self._world.now_us * NANOSECONDS_A_US,
             lambda: self._ahead_ms * NANOSECONDS_A_MS + self._world.now_us * NANOSECONDS_A_US,
@@ -199,7 +199,7 @@ class Machine:
         self.process.after_step()
 
     def _new_node(self) -> Node | None:
-        """The process takes up what is on the disk; None where the disk refuses. Errors: Violation."""
+        """Return a node that has loaded the disk; None if the disk refuses. Errors: Violation."""
         now = self.look_at_clock()
         for disk in self.disks:
             disk.failure = None
@@ -313,7 +313,7 @@ class Machine:
             disk.lose_power(chance, in_any_order)
 
     def lose_directory(self) -> None:
-        """The last log directory fails: the node goes on without it, and what it held is compared at the next start."""
+        """Let the last log directory fail. The node goes on without it; its contents are compared at the next start."""
         if self.process is None or len(self.disks) == 1:
             return
         self._survival.remember(self.process.node, self.disks[-1])
@@ -342,7 +342,7 @@ class Machine:
         self.dies_at_change = 0
 
     def stop(self, within_ms: int = STOP_WITHIN_MS) -> None:
-        """A clean stop, as by SIGTERM: of several nodes, one asks leave first, and stops without it after so long."""
+        """Stop cleanly, as by SIGTERM. One of several nodes first asks the controller, and stops anyway after `within_ms`."""
         process = self.process
         if process is None or process.stands_still or process.is_leaving:
             return
@@ -375,7 +375,7 @@ class Machine:
             self._world.after(0, self.start)
 
     def _end_process(self, process: Process, is_clean: bool = False) -> None:
-        """The process is gone; what every log holds is remembered for the next one."""
+        """End the process, and remember the contents of its logs for the next one."""
         self.process = None
         self._survival.remember(process.node)
         if self._checker is not None:

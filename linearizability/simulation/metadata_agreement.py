@@ -32,12 +32,12 @@ Place = tuple[Any, int]
 
 
 class MetadataAgreement:
-    """Follows the metadata log of a cluster."""
+    """Follows a cluster's metadata log."""
 
     def __init__(self) -> None:
         self._image = MetadataImage()
         self._replayed: dict[int, int] = {}
-        """How far each node ever was."""
+        """The highest offset that each node has replayed."""
         self._steps = 0
         self._changed: dict[Place, str] = {}
         """Partitions that the records of one step concern, and their names."""

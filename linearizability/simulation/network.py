@@ -24,36 +24,36 @@ MOST_LATENCY_US = 2_000
 LATENCY_SPREAD_US = MOST_LATENCY_US - LEAST_LATENCY_US
 CALM_LATENCY_US = 1_000
 SPLITS = 0.05
-"""How many of the messages arrive in more than one piece."""
+"""Share of messages that arrive in several pieces."""
 DEAD_AFTER_CUT = 0.3
-"""How many of the connections that were held up by a cut have died by its end."""
+"""Share of connections blocked by a cut that have died by its end."""
 
 LOST_WITH_POWER = 0.5
-"""How many of the connections of a machine that loses power lose what it had just sent."""
+"""Share of connections of a machine that loses power that lose the bytes just sent."""
 
 MOST_RESEND_US = 1_000_000
 """The longest time between two retransmissions of unconfirmed bytes."""
 
 FETCHES = "fetch"
-"""What a follower has opened the connection to its leader for."""
+"""The channel of a follower's connection to its leader."""
 
 Way = tuple[int, int]
-"""From one place to another."""
+"""Source and destination."""
 
 
 class Uneven(NamedTuple):
-    """Some of a place's connections are slower than the others."""
+    """Slows some of a place's connections."""
 
     place: int
     channel: str
     """Those that the place opened for this purpose; about half of all, where none is named."""
     salt: int
-    """Which half."""
+    """Selects the half."""
     by_us: int
 
 
 class ClientSide(Protocol):
-    """What a connection needs of its opener: a client, or another machine."""
+    """The opener of a connection: a client or another machine."""
 
     name: str
     place: int
@@ -66,7 +66,7 @@ class ClientSide(Protocol):
 
 
 class MachineSide(Protocol):
-    """What a connection needs of the machine that it leads to."""
+    """The machine that a connection leads to."""
 
     name: str
     number: int
@@ -85,7 +85,7 @@ class MachineSide(Protocol):
 
 
 class Addresses(Protocol):
-    """Which machine listens at an address."""
+    """Finds machines by address."""
 
     def find(self, host: str, port: int) -> tuple[MachineSide, str] | None:
         """The machine at an address and the listener's name; None for an unknown address."""
@@ -113,13 +113,13 @@ class Stream:
         self._last_arrival_us = 0
 
     def send(self, action: Callable[..., None], *arguments: Any, message: Message | None = None) -> None:
-        """Let something happen at the far end, later than all that was sent before."""
+        """Schedule an action at the far end, after all that was sent before."""
         time = max(self._last_arrival_us + 1, self._world.now_us + self._delay_us())
         self._last_arrival_us = time
         self._world.at(time, self.arrive, message, action, *arguments)
 
     def arrive(self, message: Message | None, action: Callable[..., None], *arguments: Any) -> None:
-        """It happens, unless it has to wait, or something waits before it."""
+        """Run the action, or queue it if it or an earlier one must wait."""
         if self.waiting or (self._network.may_hold and self._has_to_wait(message)):
             self.waiting.append((message, action, arguments))
         else:
@@ -148,7 +148,7 @@ class Stream:
             self._world.after(self._delay_us(), self.flow)
 
     def flow(self) -> None:
-        """What need not wait any more arrives."""
+        """Deliver what need no longer wait."""
         while self.waiting and not self._has_to_wait(self.waiting[0][0]):
             self._deliver(*self.waiting.popleft())
         self.was_cut = self.was_cut and bool(self.waiting)
@@ -195,7 +195,7 @@ class SimulatedConnection:
     # ---- connecting
 
     def open(self) -> None:
-        """The client wishes to connect."""
+        """Begin to connect."""
         self._to_machine.send(self._knock)
 
     def _knock(self) -> None:
@@ -214,7 +214,7 @@ class SimulatedConnection:
     # ---- towards the machine
 
     def send(self, data: bytes) -> None:
-        """The client writes."""
+        """Send bytes from the client."""
         message = self._reader.question(data, self._world.now_us) if self._reader is not None else None
         self._write(self._to_machine, self._arrive_at_machine, data, message)
 
@@ -254,7 +254,7 @@ class SimulatedConnection:
     # ---- towards the client
 
     def answer(self, data: bytes) -> None:
-        """The machine writes."""
+        """Send bytes from the machine."""
         message = self._reader.answer(data, self._world.now_us) if self._reader is not None else None
         self._write(self._to_client, self._arrive_at_client, data, message)
 
@@ -335,7 +335,7 @@ class SimulatedConnection:
 
 
 class Network:
-    """All connections, and how slow they are."""
+    """All connections, and their delays."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -355,7 +355,7 @@ class Network:
         self.blocked: Counter[Way] = Counter()
         """The ways that are cut, and how often; empty where all are free."""
         self.holding: dict[int, SimulatedConnection] = {}
-        """The connections on which something waits."""
+        """The connections with waiting messages."""
         self.gates: Gates | None = None
         """The gates that hold up messages between brokers, if there are any."""
         self.reads_clients = False
@@ -386,7 +386,7 @@ class Network:
         return connection
 
     def cut(self, ways: Iterable[Way]) -> None:
-        """From now on nothing passes on these ways, until `heal` was called as often."""
+        """Block these ways until `heal` was called as often."""
         self.blocked.update(ways)
 
     def heal(self, ways: Iterable[Way]) -> None:
@@ -418,7 +418,7 @@ class Network:
             connection.go_on()
 
     def reset_some(self, chance: Random, share: float) -> int:
-        """Reset a share of all connections; gives how many."""
+        """Reset a share of all connections. Returns their number."""
         chosen = [each for each in [*self.connections.values()] if chance.random() < share]
         for connection in chosen:
             connection.reset()
@@ -426,5 +426,5 @@ class Network:
 
 
 def fingerprint(data: bytes | bytearray) -> str:
-    """Length and checksum of bytes, for the trace."""
+    """Return length and checksum of bytes, for the trace."""
     return f"{len(data)}:{zlib.crc32(data):08x}"

@@ -1,4 +1,4 @@
-"""Seeds are the partitions of a Spark job: each task runs some schedules, and their results come back as rows.
+"""Runs schedules as Spark jobs: each task runs those of some seeds and returns rows.
 
 A run is a function of its seed, so retries, speculative copies and lost workers cost time and change no result. Jobs are
 rounds of some tasks for each core, so that progress, a time limit and `--until-found` work as they do with processes.

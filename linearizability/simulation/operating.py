@@ -51,12 +51,12 @@ NOT_NOW = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )  # fmt: skip
-"""Refusals that pass."""
+"""Errors that pass."""
 
 
 @dataclass(slots=True)
 class _Task:
-    """One thing to be asked, and how often it may be tried yet."""
+    """A request, and how often it may still be tried."""
 
     name: str
     key: int
@@ -75,7 +75,7 @@ class Operator(SimulatedClient):
         """The topics whose min.insync.replicas it was to change."""
 
     def take(self, fault: Fault) -> None:
-        """Do this, as soon as it can be done."""
+        """Queue this fault to be carried out."""
         task = _Task(fault.kind, *_request(fault), fault.topic if MIN_ISR in fault.configs else "")
         self._work.append(task)
         self._next()
@@ -142,7 +142,7 @@ def farthest_first(logs: Mapping[NodeId, tuple[LeaderEpoch, Offset]]) -> tuple[N
 
 
 def _request(fault: Fault) -> tuple[int, Message]:
-    """The request that a fault stands for."""
+    """Return the request of a fault."""
     match fault.kind:
         case "reassign":
             request = AlterPartitionReassignmentsRequest

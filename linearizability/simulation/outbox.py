@@ -1,4 +1,4 @@
-"""Between an application and its producer: each record is given a partition, and waits for others of it
+"""Queue between an application and its producer: gives each record a partition and collects batches
 (`linearizability.workload.partitioning`, `linearizability.workload.batching`)."""
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from linearizability.workload.partitioning.partitioners import (
 )
 
 CUSTOMERS = 7
-"""A record's key is a customer, in turn."""
+"""Records' keys are this many customers, in turn."""
 RECORD_BYTES = 50
 STICKS_FOR_BYTES = 200
 
 
 def customer_of(value: int) -> bytes:
-    """The key of the record with this value."""
+    """Return the key of the record with this value."""
     return b"customer %d" % (value % CUSTOMERS)
 
 
 def partitioner(name: Partitioned, chance: random.Random) -> Partitioner:
-    """A fresh one."""
+    """Return a new partitioner."""
     match name:
         case "by-key":
             return by_key
@@ -53,17 +53,17 @@ class Outbox:
         self._waiting: Accumulator[int] = Accumulator(Batching(linger_ms=linger_ms, batch_records=batch_records))
 
     def put(self, value: int, now_ms: int) -> None:
-        """The application sends a record to one of the topics."""
+        """Add a record of the application to one of the topics."""
         topic = self._topics[self._chance.randrange(len(self._topics))]
         index = self._choose(Outgoing(customer_of(value), RECORD_BYTES), topic)
         self._waiting.append((topic.name, index), value, RECORD_BYTES, now_ms)
 
     def flush(self, now_ms: int) -> None:
-        """Nothing waits for company any more."""
+        """Make all waiting records due."""
         self._waiting.flush(now_ms)
 
     def take(self, now_ms: int) -> list[tuple[Key, list[int]]]:
-        """The batches that are due: from here on they are the sender's, who keeps their order."""
+        """Remove and return the batches that are due. The sender keeps their order."""
         taken: list[tuple[Key, list[int]]] = []
         while leaving := self._waiting.drain(now_ms):
             for batch in leaving:

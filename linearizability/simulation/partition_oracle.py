@@ -1,4 +1,4 @@
-"""One partition over all nodes: what its replicas may show together, checked as they show it.
+"""Checks one partition over all nodes: what its replicas may show together.
 
 Every batch that any replica ever held is written down once, by the epoch and the offset that name it, with the batch that
 came before it: two logs that hold it then agree up to there. What lies below any replica's high watermark is the *committed
@@ -28,7 +28,7 @@ NO_LEADER = -1
 
 
 class Decided(NamedTuple):
-    """What the newest record of the controller says of the partition, as far as any node knows."""
+    """The partition's state by the controller's newest record that any node knows."""
 
     partition_epoch: int = -1
     leader: int = NO_LEADER
@@ -41,13 +41,13 @@ class Decided(NamedTuple):
 
 @dataclass(slots=True)
 class View:
-    """One replica's log, as it was seen last."""
+    """A replica's log as last seen."""
 
     log: Log | None
     start: Offset
     batches: list[BatchRecord] = field(default_factory=list[BatchRecord])
     checked: int = 0
-    """So many of the batches were found equal to the committed log's."""
+    """How many batches were found equal to the committed log's."""
     flushed: int = 0
     """Up to where the log was durable when its process ended."""
 
@@ -60,12 +60,12 @@ class View:
         return self.batches[self.checked - 1].next_offset if self.checked else self.start
 
     def batch_up_to(self, end: int) -> BatchRecord | None:
-        """The batch that ends there; None where none does."""
+        """Return the batch that ends there, if any."""
         place = bisect_right(self.batches, end, key=lambda batch: batch.next_offset) - 1
         return self.batches[place] if place >= 0 and self.batches[place].next_offset == end else None
 
     def cut(self, end: Offset) -> None:
-        """The log was truncated."""
+        """Cut the view as the log was truncated."""
         kept = bisect_right(self.batches, end, key=lambda batch: batch.next_offset)
         del self.batches[kept:]
         self.checked = min(self.checked, kept)
@@ -73,7 +73,7 @@ class View:
 
 
 class PartitionOracle:
-    """What is known of one partition."""
+    """What is known about one partition."""
 
     def __init__(self, name: str, min_isr: int, is_excused: bool) -> None:
         """`min_isr` is the least that min.insync.replicas ever is; excused from the start where elections are unclean."""
@@ -83,7 +83,7 @@ class PartitionOracle:
         self.leaders: dict[int, int] = {}
         self.views: dict[int, View] = {}
         self.lost_tails: dict[int, int] = {}
-        """Who lost its tail, and the broker epoch that it had then."""
+        """Replica that lost its tail -> its broker epoch then."""
         self.in_doubt: dict[int, int] = {}
         """Who ended uncleanly, and the broker epoch that it had then; those who lost their tails are among them."""
         self.excuse_nodes: tuple[int, ...] = ()
@@ -103,7 +103,7 @@ class PartitionOracle:
         """Of each replica the cuts of its log: the leader epoch, as it was decided, and the end before. A tail that went with the
         power is cut when its replica is back in the ISR; until then the replica is among `lost_tails`."""
         self._ends_before_loss: dict[int, Offset] = {}
-        """Of each that lost its tail the end of its log before."""
+        """Replica that lost its tail -> the end of its log before."""
         self._led: dict[int, int] = {}
         """The epoch in which each node was last seen leading."""
         self._deleted_below: Offset = Offset(0)
@@ -113,7 +113,7 @@ class PartitionOracle:
     # ---- what replicas show
 
     def observe(self, number: int, partition: Partition) -> None:
-        """A replica has changed. Errors: Violation."""
+        """Take a change of a replica. Errors: Violation."""
         self._deleted_below = max(self._deleted_below, partition.log.log_start_offset)
         view = self._follow(number, partition.log)
         if partition.is_leader:
@@ -222,7 +222,7 @@ class PartitionOracle:
                 self._require_complete(number, f"node {number}, which leads in epoch {epoch},", "leader-incomplete")
 
     def decide(self, decided: Decided) -> None:
-        """The controller has written something newer. Errors: Violation."""
+        """Take a newer record of the controller. Errors: Violation."""
         before, self.decided = self.decided, decided
         if decided.leader_epoch < before.leader_epoch:
             self._broken("leader-epoch-back", f"{before} was followed by {decided}")

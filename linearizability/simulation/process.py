@@ -1,4 +1,4 @@
-"""One process of a node: what `reference.runtime` is in production.
+"""One process of a node: the counterpart of `reference.runtime`.
 
 Requests come in by `reception`, peers are asked over `channels`, effects are carried out in order, and a timer waits for the
 node's next deadline. While the process stands still, everything that happens to it waits.
@@ -30,11 +30,11 @@ MAX_IDLE_TICKS = 1_000
 STOP_WITHIN_MS = 1_000
 """After this time a clean stop goes on without the controller's leave."""
 LOST_IN_DEATH = 0.5
-"""How many of a dying process's connections lose what it had just sent."""
+"""Share of a dying process's connections that lose the bytes just sent."""
 
 
 class Host(Protocol):
-    """What a process needs of the machine that it runs on."""
+    """The machine that a process runs on."""
 
     name: str
     number: int
@@ -85,7 +85,7 @@ class Process:
         self._zookeeper = ZooKeeperClient(zookeeper, self) if zookeeper is not None else None
         self._stands_still = False
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        """What happened while it stood still."""
+        """Calls that came while the process was paused."""
         self._timer = 0
         self._timer_at_us: int | None = None
         self._idle_ticks = 0
@@ -96,7 +96,7 @@ class Process:
         self._stands_still = True
 
     def resume(self) -> bool:
-        """Go on, with what has waited; false where it had not stood still."""
+        """Resume and run the waiting calls. Returns False if it was not paused."""
         if not self._stands_still:
             return False
         self._stands_still = False
@@ -119,7 +119,7 @@ class Process:
         return self._stands_still
 
     def say_farewell(self) -> None:
-        """A clean end: the node's last messages to its peers are sent."""
+        """Send the node's last messages to its peers, at a clean end."""
         for effect in self.node.take_effects():
             if isinstance(effect, Send):
                 self._channels.send(effect)
@@ -138,7 +138,7 @@ class Process:
     # ---- what happens to it: now, or when it goes on after a pause
 
     def when_awake(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen, as long as the process runs."""
+        """Run the action, or queue it while the process is paused. Ignored after its end."""
         if self._stands_still:
             self._waiting.append((action, arguments))
         elif self.is_alive:
@@ -267,7 +267,7 @@ class Process:
     # ---- time
 
     def look_at_timer(self) -> None:
-        """More time has passed than the world knows of."""
+        """Set the timer again: the machine's time has jumped ahead."""
         self._machine.look_at_clock()
         self._set_timer()
 
@@ -299,7 +299,7 @@ class Process:
 
 
 def where(error: BaseException) -> str:
-    """An error and the innermost lines that it passed, in one text."""
+    """Return an error with the innermost lines that it passed, as one text."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     places = " <- ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames))
     return f"{type(error).__name__}: {error} [{places}]"

@@ -76,7 +76,7 @@ def records_with(
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Records on their way to one partition."""
+    """A batch of records for one partition."""
 
     key: tuple[str, int]
     values: list[int]
@@ -85,13 +85,13 @@ class Batch:
     attempts: int = 0
     under_way: bool = False
     line: Line | None = None
-    """Where it was sent to last."""
+    """The connection that it was last sent on."""
     was_refused: bool = False
     """A broker refused it, to take it later."""
     in_doubt: bool = False
-    """It was sent and may have been appended without our knowing."""
+    """Whether it was sent and may have been appended without our knowledge."""
     overtaken_by: int = 0
-    """How many batches behind it were acknowledged first."""
+    """The number of later batches that were acknowledged first."""
     first_history: tuple[int, int] = (0, 0)
     """Process starts and power losses of the cluster when it was first sent."""
     first_cuts: dict[int, int] = field(default_factory=dict[int, int])
@@ -105,7 +105,7 @@ class Batch:
 
 
 class SimulatedProducer(SimulatedClient):
-    """One producer."""
+    """A producer."""
 
     def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Producer) -> None:
         super().__init__(cluster, number, recorder)

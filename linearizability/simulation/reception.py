@@ -1,4 +1,4 @@
-"""The machine's end of the connections that others opened to it: whole requests in, answers out.
+"""The machine's end of connections that others opened: takes whole requests, sends responses.
 
 As in production, one request of a connection at a time is with the node. And stricter than there: a request's bytes are
 overwritten as soon as the node has handled it, and a fetch's slices of files are read only when the answer leaves. With the fault
@@ -24,7 +24,7 @@ OVERWRITTEN = b"\xaa"
 
 
 class Inbox:
-    """One connection, as the process sees it."""
+    """A connection from the process's side."""
 
     __slots__ = ("busy", "connection", "data", "last_departure_us", "late")
 
@@ -71,11 +71,11 @@ class Reception:
         return connection.id in self._inboxes
 
     def open(self, connection: SimulatedConnection) -> None:
-        """A peer has connected."""
+        """Add a connection of a peer."""
         self._inboxes[connection.id] = Inbox(connection)
 
     def close(self, connection: int) -> SimulatedConnection | None:
-        """A connection is over; gives it, if it was open."""
+        """Remove a connection. Returns it if it was open."""
         inbox = self._inboxes.pop(connection, None)
         if inbox is None:
             return None
@@ -83,7 +83,7 @@ class Reception:
         return inbox.connection
 
     def drop_all(self) -> list[SimulatedConnection]:
-        """The process is gone; gives what was open."""
+        """Remove and return all connections, at the end of the process."""
         inboxes, self._inboxes = self._inboxes, {}
         self._ready.clear()
         for inbox in inboxes.values():
@@ -93,7 +93,7 @@ class Reception:
     # ---- requests
 
     def read(self, connection: SimulatedConnection, data: bytes) -> None:
-        """Bytes have come: whole requests go to the node."""
+        """Take bytes, and feed whole requests to the node."""
         inbox = self._inboxes.get(connection.id)
         if inbox is not None:
             inbox.data += data
@@ -174,7 +174,7 @@ class Reception:
 
 
 def bytes_of(part: Part) -> bytes | bytearray | memoryview:
-    """A part of an answer, read from its file if it lies in one."""
+    """Return a part of a response, read from its file if it lies in one."""
     if isinstance(part, LogSlice):
         return part.read()
     assert isinstance(part, (bytes, bytearray, memoryview))
@@ -182,13 +182,13 @@ def bytes_of(part: Part) -> bytes | bytearray | memoryview:
 
 
 def forget_late(inbox: Inbox) -> None:
-    """What waits on a connection will not be sent."""
+    """Drop the responses that wait on a connection."""
     while inbox.late:
         release(inbox.late.popleft())
 
 
 def release(parts: list[Part]) -> None:
-    """Let go of the slices of files of an answer."""
+    """Release a response's slices of files."""
     for part in parts:
         if isinstance(part, LogSlice):
             part.release()

@@ -33,7 +33,7 @@ BEGIN_AGAIN = frozenset(
 
 
 class ReconcilingMember(SimulatedMember):
-    """One member of a consumer group."""
+    """A member of a consumer group."""
 
     versions = VERSIONS | {OFFSET_COMMIT: 9, CONSUMER_GROUP_HEARTBEAT: 1}
 
@@ -103,7 +103,7 @@ class ReconcilingMember(SimulatedMember):
             self._note_assignment(generation=self._me.generation, member=self._known_as)
 
     def _own(self, keys: frozenset[Key]) -> bool:
-        """Whether that is another assignment than before."""
+        """Take over an assignment. Returns whether it differs from the last one."""
         self._wanted = None
         if keys == self.places.keys():
             return False

@@ -1,4 +1,4 @@
-"""Runs that another Python interpreter executes, and this one judges.
+"""Executes runs in another Python interpreter; this one judges them.
 
 The nodes need little besides the standard library, so another interpreter, PyPy for one, can execute their runs: equal traces
 there prove that no run depends on the interpreter. The history rules need Arrow, which PyPy lacks, so runs are judged here. A
@@ -45,7 +45,7 @@ NUMBERS = ("steps", "virtual_ms", "acknowledged", "acknowledged_by_all", "leader
 
 
 class Task(NamedTuple):
-    """Which runs are wanted: schedules drawn by ascending seeds."""
+    """The runs to execute: schedules drawn by ascending seeds."""
 
     first_seed: int
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -72,7 +72,7 @@ class InterpreterError(Exception):
 
 
 def program_of(python: str) -> str:
-    """The program that executes runs. Errors: InterpreterError where PyPy can be neither found nor fetched."""
+    """Return the program that executes runs. Errors: InterpreterError if PyPy can be neither found nor fetched."""
     from linearizability.targets.pypy import PyPyMissing, pypy  # targets need packages that the child lacks
 
     try:
@@ -82,7 +82,7 @@ def program_of(python: str) -> str:
 
 
 def check(python: str) -> str:
-    """The name and version of an interpreter that can execute runs. Errors: InterpreterError."""
+    """Return name and version of an interpreter that can execute runs. Errors: InterpreterError."""
     code = f"import platform, {', '.join(MODULES)}; print(platform.python_implementation(), platform.python_version())"
     try:
         done = subprocess.run(
@@ -109,7 +109,7 @@ def check(python: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Where the child finds this package: beside what it has installed itself."""
+    """Return the child's environment, with this package on its path."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     nursery = os.environ.get("PYPY_GC_NURSERY", NURSERY)
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYPY_GC_NURSERY": nursery}
@@ -145,7 +145,7 @@ class RemoteInterpreter:
                     self._next(answers)  # results that are not wanted any more
 
     def _next(self, answers: IO[bytes]) -> dict[str, Any]:
-        """One run, as `_written` stored it. Errors: InterpreterError."""
+        """Return one run as `_written` stored it. Errors: InterpreterError."""
         try:
             return pickle.load(answers)
         except (EOFError, pickle.UnpicklingError):
@@ -161,7 +161,7 @@ class RemoteInterpreter:
 
 
 def tune() -> None:
-    """Make PyPy fit for many runs; nothing, where this is another interpreter."""
+    """Tune PyPy for many runs. Does nothing in another interpreter."""
     if sys.implementation.name != "pypy":
         return
     from pypyjit import set_param  # pyright: ignore[reportMissingImports, reportUnknownVariableType]

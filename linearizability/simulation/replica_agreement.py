@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""What a node's replicas act by is what its image of the metadata says, once it has followed what it has replayed.
+"""Checks that a node's replicas act by its metadata image, once the node has followed what it has replayed.
 
 A leader may be ahead of the image: the response to its proposal of an ISR may come before the record.
 """

@@ -166,7 +166,7 @@ class Seeker(Value):
     kind: Literal["seeker"] = "seeker"
     pause_ms: int = Field(default=40, ge=1, le=10_000)
     deletes_percent: int = Field(default=20, ge=0, le=100)
-    """How many of its requests delete records."""
+    """Percentage of its requests that delete records."""
 
 
 class Updater(Value):
@@ -176,12 +176,12 @@ class Updater(Value):
     topic: str
     keys: int = Field(default=4, ge=1, le=1_000)
     records: int = Field(default=4, ge=1, le=100)
-    """The most that one batch has."""
+    """Most records in a batch."""
     pause_ms: int = Field(default=10, ge=1, le=10_000)
     deletes_percent: int = Field(default=15, ge=0, le=100)
-    """How many records are tombstones."""
+    """Percentage of records that are tombstones."""
     reads_percent: int = Field(default=10, ge=0, le=100)
-    """How many of its steps read the whole topic."""
+    """Percentage of its steps that read the whole topic."""
 
 
 class Transactor(Value):
@@ -219,11 +219,11 @@ class Member(Value):
     session_timeout_ms: int = Field(default=500, ge=100, le=60_000)
     rebalance_timeout_ms: int = Field(default=700, ge=1, le=60_000)
     pause_ms: int = Field(default=20, ge=1, le=10_000)
-    """How long it processes what a poll gave."""
+    """How long it processes a poll's records."""
     faults_percent: int = Field(default=5, ge=0, le=100)
     """How often, after a poll, it dies, leaves, or stands still for longer than its session."""
     dies_after_ms: int = Field(default=0, ge=0, le=600_000)
-    """When it dies and does not come back; 0 for never."""
+    """When it dies for good; 0 for never."""
     commits_first: bool = False
     """Of KIP-848: whether it processes and commits what it has read before it gives a partition up; else it stops at once."""
     max_bytes: int = Field(default=2_000, ge=1, le=1 << 26)
@@ -255,7 +255,7 @@ class Fault(Value):
     after: str = ""
     """A step of STEPS: the fault waits from `at_ms` on until some node makes it, and is never injected if none does."""
     wait_ms: int = Field(default=0, ge=0, le=10_000)
-    """How long after that step."""
+    """Delay after that step."""
     kind: Literal[
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
         "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
@@ -400,7 +400,7 @@ class Schedule(Value):
         return any(each.get("unclean.leader.election.enable") == "true" for each in settings)
 
     def to_json(self) -> str:
-        """All of it, defaults too: what a later version would choose does not change what this one meant."""
+        """Return the schedule with all defaults, so that later versions' defaults do not change it."""
         return json.dumps(self.model_dump(mode="json"), indent=1)
 
     @property
@@ -456,7 +456,7 @@ class Schedule(Value):
 
 
 class BadSchedule(ValueError):
-    """A file that holds no schedule; says why in one line."""
+    """The file holds no schedule. The message gives the reason in one line."""
 
 
 FORMER_NAMES = {"score": "script", "cues": "steps", "misfortunes_percent": "faults_percent", "lane": "channel"}
@@ -469,7 +469,7 @@ def _with_names_of_today(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_schedule(path: Path, with_script: type[Schedule] = Schedule) -> Schedule:
-    """A stored schedule; one that has a script is a `with_script`. Errors: BadSchedule, also for a file that cannot be read."""
+    """Return a stored schedule, as a `with_script` if it has a script. Errors: BadSchedule, also for an unreadable file."""
     try:
         value = json.loads(path.read_bytes(), object_hook=_with_names_of_today)
         form = with_script if isinstance(value, dict) and "script" in value else Schedule

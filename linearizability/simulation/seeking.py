@@ -35,7 +35,7 @@ MAY_FAIL = STALE | {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.OFFSET_OUT_OF_RANGE}
 
 
 class Found(NamedTuple):
-    """What was answered to one look-up."""
+    """The response to one look-up."""
 
     key: Key
     asked: int
@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What a leader is asked."""
+    """A question to a leader."""
 
     key: Key
     asked: int
@@ -62,7 +62,7 @@ class Question(NamedTuple):
 
 
 class SimulatedSeeker(SimulatedClient):
-    """Asks one question after the other, of the partitions' leaders."""
+    """Asks the partitions' leaders one question after the other."""
 
     def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Seeker) -> None:
         super().__init__(cluster, number, recorder)
@@ -179,7 +179,7 @@ class SimulatedSeeker(SimulatedClient):
 
 
 def _timestamps(partition: Partition, start: int) -> dict[int, int]:
-    """The committed records' timestamps by offset, in order."""
+    """Return the committed records' timestamps by offset, in order."""
     return {
         record.offset: record.timestamp
         for segment in partition.log._segments

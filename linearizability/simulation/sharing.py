@@ -1,4 +1,4 @@
-"""What the leader of a classic group gives its members, by an assignor of `linearizability.workload.assignment`."""
+"""Computes a classic group's assignment as its leader does (`linearizability.workload.assignment`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference.protocol.messages.join_group import JoinGroupResponse
 def shares(
     protocol: str, members: Sequence[JoinGroupResponse.JoinGroupResponseMember], partition_counts: Mapping[str, int]
 ) -> dict[str, list[Key]]:
-    """What the chosen assignor gives each member, as the leader computes it."""
+    """Return the chosen assignor's partitions for each member."""
     subscribed = {each.member_id: _member(each) for each in members}
     return (ASSIGNORS | COOPERATIVE)[protocol](Group(subscribed, partition_counts))
 

@@ -1,4 +1,4 @@
-"""Making a failing schedule small: fewer nodes, faults, clients, topics and settings, a shorter run, the same broken promise.
+"""Shrinks a failing schedule: fewer nodes, faults, clients, topics and settings, a shorter run, the same broken promise.
 
 Greedy and bounded: each step proposes simpler schedules, the first that still fails in the same way is taken. A schedule's
 streams of chance are named by client, connection and fault, so that what remains behaves as it did.
@@ -37,7 +37,7 @@ def shrink(
 
 
 def _simpler(schedule: Schedule) -> Iterator[Schedule]:
-    """Simpler schedules, the boldest first."""
+    """Yield simpler schedules, the boldest first."""
     for nodes in range(1, schedule.nodes):
         fewer = with_fewer_nodes(schedule, nodes)
         if fewer is not None:
@@ -72,7 +72,7 @@ def _kinds(topics: Sequence[Topic]) -> set[bool]:
 
 
 def with_fewer_nodes(schedule: Schedule, nodes: int) -> Schedule | None:
-    """The same run with fewer nodes, without the faults that need the others; None where it cannot be."""
+    """Return the schedule with fewer nodes and without the faults that need the others; None if that is impossible."""
     faults = [_on_fewer(fault, nodes) for fault in schedule.faults]
     changed = schedule.model_dump() | {
         "nodes": nodes,
@@ -127,7 +127,7 @@ def _simpler_fault(fault: Fault) -> Iterator[dict[str, Any]]:
 
 
 def _fewer(values: tuple[Any, ...], least: int) -> Iterator[tuple[Any, ...]]:
-    """Halves first, then all but one."""
+    """Yield the halves first, then all but one value."""
     count = len(values)
     if count > 3:
         for kept in (values[: count // 2], values[count // 2 :]):

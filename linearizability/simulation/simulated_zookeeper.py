@@ -1,4 +1,4 @@
-"""A simulated ZooKeeper: sessions, connections, watches, and what may happen to them.
+"""A simulated ZooKeeper: sessions, connections, watches and their faults.
 
 Each process of a node has a client. What it sends arrives late and in order; what is held up by a cut arrives when that is
 over, unless the client has given the connection up by then. A session ends when nothing of its client has arrived for its
@@ -125,7 +125,7 @@ class _Connection:
         self.to_client.send(self.client.owner.when_awake, event, self, *arguments)
 
     def end(self) -> None:
-        """Nothing more comes out of it, at either end."""
+        """Deliver nothing more at either end."""
         self.to_client.is_open = False
 
 
@@ -139,7 +139,7 @@ class SimulatedZooKeeper:
         self.tree = ZnodeTree()
         self.timeout_us = session_timeout_ms * MICROSECONDS_A_MS
         self.extra_us = 0
-        """How much longer everything to and from it takes."""
+        """Extra delay of messages to and from ZooKeeper."""
         self.is_up = True
         self._sessions: dict[SessionId, int] = {}
         """When something of each session arrived last."""
@@ -236,7 +236,7 @@ class SimulatedZooKeeper:
             connection.deliver(connection.client.on_pong)
 
     def close(self, connection: _Connection) -> None:
-        """A clean end."""
+        """Close a session cleanly."""
         if self._receives(connection):
             del self._sessions[connection.session]
             del self._connections[connection.session]

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""What the logs of one machine must still hold in its next process."""
+"""Checks what the logs of one machine still hold in its next process."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Survival:
         return contents(log)
 
     def power_was_lost(self) -> None:
-        """Only what was flushed must be there."""
+        """From now on require only what was flushed."""
         self._before = {key: (log, min(least, log.flushed)) for key, (log, least) in self._before.items()}
 
     def all_was_flushed(self, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""A decision of the controller is traced as the step that it is: the specification is held against what is traced.
+"""Checks that the controller traces each decision as the right step of the specification.
 
 Only what one row says by itself is judged, since a decision that was traced may be abandoned when its controller is deposed.
 """

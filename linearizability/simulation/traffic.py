@@ -1,4 +1,4 @@
-"""What passes between brokers, and what producers send them, by what it is about: for those who hold a message up.
+"""Classifies messages between brokers and from producers, for those who hold some of them up.
 
 A message is seen when it is sent, so that its sender may be gone when it arrives. Its first bytes show its kind; what
 it says is read only for those who ask.
@@ -59,7 +59,7 @@ class Message:
     def __init__(self, kind: str, asker: int, asked: int, read: Callable[[], Any], since_us: int) -> None:
         self.kind = kind
         self.asker = asker
-        """The place of who asks, or had asked."""
+        """The place that sent the request."""
         self.asked = asked
         self.since_us = since_us
         """When it was sent."""
@@ -67,7 +67,7 @@ class Message:
 
     @cached_property
     def body(self) -> Any:
-        """What it says. Errors: CodecError."""
+        """Return the decoded body. Errors: CodecError."""
         return self._read()
 
 

@@ -48,7 +48,7 @@ VERSIONS: dict[int, dict[int, int]] = {
 
 @dataclass(slots=True)
 class Open:
-    """The transaction that is under way."""
+    """The open transaction."""
 
     operation: int
     parts: dict[Key, list[int]]
@@ -59,11 +59,11 @@ class Open:
     end_was_asked: bool = False
     end_was_repeated: bool = False
     in_doubt: bool = False
-    """Whether its end was asked for, and may have happened without our knowing."""
+    """Whether its end was requested and may have happened without our knowledge."""
 
 
 class SimulatedTransactor(SimulatedClient):
-    """One transactional producer."""
+    """A transactional producer."""
 
     def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Transactor) -> None:
         super().__init__(cluster, number, recorder)
@@ -109,7 +109,7 @@ class SimulatedTransactor(SimulatedClient):
     # ---- steps
 
     def _again(self) -> None:
-        """Take the step that is due, unless an answer is awaited."""
+        """Take the due step, unless a response is awaited."""
         if self._asking is None and not self._is_waiting and not self.finished and self.leaders:
             self._step()
 

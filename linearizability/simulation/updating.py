@@ -45,17 +45,17 @@ RETENTION_LATE_MS = 1_000
 
 
 class Update(NamedTuple):
-    """One record that was sent."""
+    """A record that was sent."""
 
     number: int
     key: bytes
     is_tombstone: bool
     offset: int = -1
-    """Where it is stored; -1 where that is unknown."""
+    """Its offset; -1 if unknown."""
 
 
 class Table:
-    """What may be found of each key."""
+    """The values that may be found for each key."""
 
     def __init__(self, tombstones_expire: bool) -> None:
         """Where tombstones expire within a run, who reads or fetches for long may miss one, and have the value before it."""
@@ -63,15 +63,15 @@ class Table:
         self._latest: dict[bytes, Update] = {}
         """The last acknowledged one."""
         self._open: dict[bytes, list[Update]] = {}
-        """Those of unknown outcome."""
+        """Updates of unknown outcome by key."""
 
     def acknowledge(self, updates: Iterable[Update], base_offset: int) -> None:
-        """A batch is stored there."""
+        """Record that a batch is stored at `base_offset`."""
         for delta, update in enumerate(updates):
             self._latest[update.key] = update._replace(offset=base_offset + delta)
 
     def doubt(self, updates: Iterable[Update]) -> None:
-        """A batch may be stored now or later, or never."""
+        """Record that a batch may be stored now, later or never."""
         for update in updates:
             self._open.setdefault(update.key, []).append(update)
 
@@ -103,7 +103,7 @@ def _text(possible: Sequence[Update]) -> str:
 
 
 class Reading(NamedTuple):
-    """How far the topic is read."""
+    """Progress of a reading of the topic."""
 
     start: int
     position: int
@@ -297,7 +297,7 @@ class SimulatedUpdater(SimulatedClient):
 
     @property
     def _committed_end(self) -> int:
-        """Up to where a reader must come, if nothing may be lost."""
+        """Return the offset that a reader must reach if nothing may be lost."""
         return 0 if self.cluster.promises.may_have_lost(self.key) else self._end
 
     # ---- what is found

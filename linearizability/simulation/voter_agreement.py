@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Who votes in the metadata quorum (KIP-853): each member goes by its own log, and majorities that may decide overlap."""
+"""Checks the voters of the metadata quorum (KIP-853): each member goes by its own log, and deciding majorities overlap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reference.protocol.records.control import control_type
 from reference.protocol.records.record import Record
 
 COMPARED = 16
-"""Of the steps that change no voters one in so many is compared."""
+"""Of the steps that change no voters, one in this many is compared."""
 NONE = -1
 UNSEEN = (sys.maxsize, NONE)
 Change = tuple[int, int, VoterSet]
@@ -33,7 +33,7 @@ class VoterAgreement:
         self._steps = 0
 
     def follow(self, number: int, quorum: Quorum) -> None:
-        """A member's log, high watermark or role has changed. Errors: Violation."""
+        """Take a change of a member's log, high watermark or role. Errors: Violation."""
         end, latest = self._seen.get(number, UNSEEN)
         now = quorum.log.end, quorum.log.history.offset
         self._seen[number] = now

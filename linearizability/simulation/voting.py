@@ -29,7 +29,7 @@ def directory_id(number: int, slot: int = 0) -> UUID:
 
 
 def identity_of(schedule: Schedule, number: int, incarnation: UUID) -> Identity:
-    """Who a node is, in one of its incarnations."""
+    """Return a node's identity in one of its incarnations."""
     host = host_of(number) if schedule.nodes > 1 else "127.0.0.1"
     identity = Identity(
         NodeId(number), "simulated-cluster-id00", incarnation, (Endpoint(PLAINTEXT, host, PORTS[PLAINTEXT]),)
@@ -41,7 +41,7 @@ def identity_of(schedule: Schedule, number: int, incarnation: UUID) -> Identity:
 
 
 def controller_of(number: int) -> Endpoint:
-    """Where a node's controller is reached."""
+    """Return the endpoint of a node's controller."""
     return Endpoint(CONTROLLER, host_of(number), PORTS[CONTROLLER])
 
 
@@ -57,7 +57,7 @@ def format_with_voters(schedule: Schedule, number: int, disk: Disk, folder: Path
 
 
 def change_of_voters(fault: Fault) -> Message:
-    """The request that a fault stands for."""
+    """Return the request of a fault."""
     directory = directory_id(fault.node)
     if fault.kind == "remove-voter":
         return RemoveRaftVoterRequest(cluster_id=None, voter_id=fault.node, voter_directory_id=directory)

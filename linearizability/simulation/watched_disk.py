@@ -1,4 +1,4 @@
-"""A machine's disk, which shows what is about to change, and what the checkpoints of offsets say."""
+"""A machine's disk that reports coming changes and the contents of offset checkpoints."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def consumer(choices: Choices, nodes: int = 1) -> Consumer:
 
 
 def with_workload(choices: Choices, schedule: Schedule, workload: str) -> Schedule:
-    """The same run with clients of another kind besides."""
+    """Return the schedule with clients of another kind added."""
     match workload:
         case "transactions":
             return _with_transactions(choices, schedule)
@@ -155,7 +155,7 @@ def _with_groups(choices: Choices, schedule: Schedule) -> Schedule:
 
 
 Offer = tuple[Assignor, ...]
-"""The assignors that a member knows, the best first."""
+"""A member's assignors, the best first."""
 
 COOPERATIVE: tuple[Offer, ...] = (("cooperative-sticky",),)
 EAGER: tuple[tuple[Offer, ...], ...] = (

@@ -1,4 +1,4 @@
-"""Virtual time: a queue of what is to happen, in the order of time and, at one moment, of being asked for.
+"""Virtual time: a queue of actions in order of time, and for equal times in order of scheduling.
 
 Nothing here or above waits, and nothing asks a real clock. Chance comes from named streams of one seed: taking one fault or
 client out of a schedule leaves the draws of the others as they were, which is what lets a failing schedule shrink.
@@ -34,7 +34,7 @@ class Violation(Exception):
 
 
 class Trace:
-    """What happened, line by line: always a digest, lines and readable events only if `keep`."""
+    """The trace of a run: always a digest; lines and readable events only if `keep`."""
 
     def __init__(self, world: World, keep: bool) -> None:
         self._world = world
@@ -45,12 +45,12 @@ class Trace:
         self.events: list[tuple[int, str, str, str]] = []
         """The readable form: time, source, target (for an event the same), text."""
         self.samples: list[Sample] = []
-        """How replicas changed between the events."""
+        """Changes of replicas between the events."""
         self.look: Callable[[], None] = lambda: None
         """Called before each event, if `keep`: adds to the samples."""
 
     def note(self, text: str) -> None:
-        """One line of the trace; equal schedules give equal lines."""
+        """Add a line to the trace. Equal schedules give equal lines."""
         line = f"{self._world.now_us} {text}\n"
         self._undigested.append(line)
         if len(self._undigested) == LINES_A_DIGESTION:
@@ -119,7 +119,7 @@ class World:
         self.counts[f"broken {rule}"] += 1
 
     def at(self, time_us: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen at a time; never before now."""
+        """Schedule an action at a time, at the earliest now."""
         now_us = self.now_us
         moment = time_us if time_us > now_us else now_us
         due = self._due.get(moment)
@@ -129,7 +129,7 @@ class World:
         due.append((action, arguments))
 
     def after(self, delay_us: int, action: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen after a while."""
+        """Schedule an action after a delay."""
         self.at(self.now_us + delay_us, action, *arguments)
 
     def run(self, until_us: int, done: Callable[[], bool] | None = None, look_every_us: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What brokers and controllers write to a simulated ZooKeeper, and which of the controllers' requests brokers take."""
+"""Checks what brokers and controllers write to a simulated ZooKeeper, and which controller requests brokers take."""
 
 from __future__ import annotations
 

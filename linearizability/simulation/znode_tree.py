@@ -73,7 +73,7 @@ class ZnodeTree:
         return [] if found is None else sorted(found.children)
 
     def carry_out(self, operation: Operation, session: SessionId) -> Result:
-        """An operation and its answer."""
+        """Carry out an operation and return its result."""
         match operation:
             case GetData(path):
                 found = self._znodes.get(path)
@@ -87,14 +87,14 @@ class ZnodeTree:
                 return self._transact((operation,), session)
 
     def end_session(self, session: SessionId) -> None:
-        """Its ephemeral znodes vanish in one transaction."""
+        """Delete the session's ephemeral znodes in one transaction."""
         self.zxid += 1
         for path in [path for path, each in self._znodes.items() if each.owner == session]:
             self._delete(path)
             self.on_write(path, None)
 
     def remove(self, path: str) -> None:
-        """What an operator deletes, in a session that is none of a broker's."""
+        """Delete a znode as an operator, in a session that is no broker's."""
         self.zxid += 1
         self._delete(path)
         self.on_write(path, None)
@@ -134,7 +134,7 @@ class ZnodeTree:
         return operation.path
 
     def _own(self, znode: Znode, path: str) -> Znode:
-        """A copy of a znode to be changed: a transaction that fails leaves the other."""
+        """Return a copy of a znode to change, so that a failed transaction leaves the original."""
         copied = self._znodes[path] = copy.copy(znode)
         copied.children = {*znode.children}
         return copied

@@ -232,9 +232,9 @@ def topic_ids(broker: Broker) -> None:
     if broker.version_for(MetadataRequest) < WITH_IDS:
         broker.skip(f"needs Metadata v{WITH_IDS}, which the target advertises and does not serve (API-05)")
     topic = broker.topic()
-    partition = only(broker.describe_topic(topic.name).partitions, "partition in the answer")
+    epochs = {each.leader_epoch for each in broker.describe_topic(topic.name).partitions}
     _, newest_fetch = broker.subject.api_versions.get(FetchRequest.KEY, (0, 0))
-    if (topic.id, partition.leader_epoch) == (NO_UUID, NO_EPOCH) and newest_fetch < FETCH_WITH_IDS:
+    if (topic.id, epochs) == (NO_UUID, {NO_EPOCH}) and newest_fetch < FETCH_WITH_IDS:
         broker.tolerate("no id, no leader epoch, and no Fetch that needs an id")
         return
     broker.expect(topic.id != NO_UUID, f"the id is {topic.id}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from kazoo.client import KazooClient, KazooState  # pyright: ignore[reportMissingTypeStubs]
@@ -69,6 +70,9 @@ CODES: dict[type[Exception], Code] = {
     RuntimeInconsistency: Code.RUNTIME_INCONSISTENCY,
 }
 """After any other error the operation may have taken effect or not."""
+NO_DATA = None
+"""The data of a znode that Kafka creates without any. A broker of Kafka 3.9.2 that finds an empty producer id block, instead of
+one without data, does not start."""
 
 
 def cluster_id_of(hosts: str, timeout_ms: int, new_id: str) -> str:
@@ -84,7 +88,8 @@ def cluster_id_of(hosts: str, timeout_ms: int, new_id: str) -> str:
         client.start(timeout=CONNECT_WITHIN_S)
         # By each broker, and before the id: one that dies in between leaves nothing that the next one does not make.
         for path in ("/cluster", *znodes.PERSISTENT):
-            client.ensure_path(root + path)
+            with suppress(NodeExistsError):
+                client.create(root + path, NO_DATA, makepath=True)
         try:
             client.create(root + znodes.CLUSTER_ID, znodes.encode_cluster_id(new_id))
         except NodeExistsError:
@@ -158,7 +163,7 @@ class KazooDriver:
         client = self._client
         match operation:
             case Create(path, data, ephemeral, sequential):
-                return client.create_async(path, data, ephemeral=ephemeral, sequence=sequential)
+                return client.create_async(path, data or NO_DATA, ephemeral=ephemeral, sequence=sequential)
             case SetData(path, data, version):
                 return client.set_async(path, data, version)
             case Delete(path, version):
@@ -184,6 +189,8 @@ def _add(transaction: Any, operation: Create | SetData | Delete | Check) -> None
     match operation:
         case Create(path, data, ephemeral, sequential):
             transaction.create(path, data, ephemeral=ephemeral, sequence=sequential)
+            if not data:  # `create` of a transaction refuses NO_DATA
+                transaction.operations[-1] = transaction.operations[-1]._replace(data=NO_DATA)
         case SetData(path, data, version):
             transaction.set_data(path, data, version)
         case Delete(path, version):

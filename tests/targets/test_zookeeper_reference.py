@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from kazoo.client import KazooClient  # pyright: ignore[reportMissingTypeStubs]
 from typer.testing import CliRunner
 
 from linearizability.commands import app
@@ -24,6 +25,7 @@ from linearizability.targets.reference import TIDEGAUGE, ZooKeeperReferenceClust
 from linearizability.targets.wire import Wire
 from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper, zookeeper_program
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from reference.zookeeper import znodes
 from tests.targets.numbers import PATIENT, QUIET, consumed, produce
 from tests.waiting import await_true
 
@@ -168,6 +170,23 @@ def test_a_chroot_is_made_and_another_cluster_s_folder_is_refused(zookeeper: Zoo
     astray = serve(tmp_path, f"{zookeeper.address}/another", broker=1)
     said = until_said(astray, "registered with", "belongs to cluster")
     assert astray.wait(WITHIN_S) == 3 and "belongs to cluster" in said and "holds the data of cluster" in said
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_znodes_without_data_have_none_as_those_of_kafka(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    """Kafka 3.9.2 does not start where `latest_producer_id_block` is empty, instead of without data."""
+    broker = serve(tmp_path, f"{zookeeper.address}/bare")
+    assert "registered with broker epoch" in until_said(broker, "registered with", "error")
+    client = KazooClient(hosts=zookeeper.address)
+    client.start()
+    try:
+        bare = {path: client.get(f"/bare{path}")[0] for path in znodes.PERSISTENT}
+    finally:
+        client.stop()
+        client.close()
+        end(broker)
+    assert znodes.PRODUCER_IDS in bare and set(bare.values()) == {None}
 
 
 @pytest.mark.java

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -178,7 +179,7 @@ def test_znodes_without_data_have_none_as_those_of_kafka(zookeeper: ZooKeeper, t
     """Kafka 3.9.2 does not start where `latest_producer_id_block` is empty, instead of without data."""
     broker = serve(tmp_path, f"{zookeeper.address}/bare")
     assert "registered with broker epoch" in until_said(broker, "registered with", "error")
-    client = KazooClient(hosts=zookeeper.address)
+    client: Any = KazooClient(hosts=zookeeper.address)
     client.start()
     try:
         bare = {path: client.get(f"/bare{path}")[0] for path in znodes.PERSISTENT}

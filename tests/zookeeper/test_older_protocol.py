@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TypeVar
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -10,7 +11,8 @@ from linearizability.simulation.fuzzing import run_schedule
 from linearizability.simulation.schedule import Consumer, Fault, Producer, Schedule, Topic
 from reference.controller.image import MetadataImage
 from reference.node.active_controller import Asked
-from reference.node.release import BEFORE_IDS, versions_of
+from reference.node.release import BEFORE_IDS, HIGHEST_IN_2_8, versions_of
+from reference.node.zookeeper.apis import zookeeper_apis
 from reference.node.zookeeper.older_protocol import OlderForm, with_names
 from reference.node.zookeeper.producer_blocks import ProducerBlocks
 from reference.protocol.codec import decode_from
@@ -29,6 +31,13 @@ from tests.zookeeper.test_controller import TOPIC_ID, Alone
 ALTER_PARTITION = 56
 NOW = TimestampMs(0)
 M = TypeVar("M", bound=Message)
+
+
+def test_each_request_of_a_broker_of_2_8_is_advertised() -> None:
+    """A leader of 2.8.2 sends AlterIsr for ever to a controller that does not advertise version 0, and its ISRs never grow."""
+    apis = zookeeper_apis(MagicMock(), MagicMock(), MagicMock())
+    served = {key: (apis[key].advertised_from, apis[key].highest) for key in HIGHEST_IN_2_8}
+    assert [key for key, (lowest, highest) in served.items() if not lowest <= HIGHEST_IN_2_8[key] <= highest] == []
 
 
 def as_sent(body: M) -> M:

@@ -48,8 +48,9 @@ RELEASE = "3.9.2"
 LISTENER = "zkBroker"
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 ORDERS = frozenset({LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA})
-LOWEST_ORDERS = {LEADER_AND_ISR: 5, STOP_REPLICA: 3, UPDATE_METADATA: 7}
-"""The lowest versions are those of inter-broker protocol 2.8: earlier ones have no topic ids."""
+LOWEST_BETWEEN_BROKERS = {LEADER_AND_ISR: 5, STOP_REPLICA: 3, UPDATE_METADATA: 7, ALTER_PARTITION: 0}
+"""The lowest versions of requests between brokers: those of inter-broker protocol 2.8. A broker of 2.8 has version 0 of
+AlterPartition alone (then AlterIsr), and sends it again and again to a controller that does not advertise it."""
 
 FOR_THE_CONTROLLER = frozenset({CONTROLLED_SHUTDOWN, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS})
 """APIs that brokers send only to the controller."""
@@ -119,6 +120,6 @@ def zookeeper_apis(parts: BrokerParts, channel: ZooKeeperChannel, orders: Handle
         if NEWEST in APIS[key].releases:
             ours = versions_of(key)
             lowest, highest = max(lowest, ours[0]), min(highest, ours[1])
-        lowest = max(lowest, LOWEST_ORDERS.get(key, 0))
+        lowest = LOWEST_BETWEEN_BROKERS.get(key, lowest)
         found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest), key in QUIET)
     return found

@@ -37,7 +37,6 @@ spec.command("list", epilog=check_commands.LIST_EXAMPLES)(check_commands.list_mo
 spec.command(epilog=check_commands.CHECK_EXAMPLES)(check_commands.check)
 spec.command(epilog=reach_commands.EXAMPLES)(reach_commands.reach)
 spec.command(epilog=mutate_commands.EXAMPLES)(mutate_commands.mutate)
-spec.command(epilog=mutate_commands.EXAMPLES)(mutate_commands.mutate)
 spec.command(epilog=explain_commands.EXPLAIN_EXAMPLES)(explain_commands.explain)
 spec.command(epilog=explain_commands.COUNTEREXAMPLE_EXAMPLES)(explain_commands.counterexample)
 spec.command(epilog=trace_commands.EXAMPLES)(trace_commands.trace)

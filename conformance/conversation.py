@@ -334,7 +334,8 @@ class Conversation(Observations):
             if not may_answer:
                 raise Failed(answered)
             self.tolerate(answered)
-        self.saw(f"{what} was closed without an answer")
+        else:
+            self.saw(f"{what} was closed without an answer")
 
     def expect_served(self, *, what: str = "another connection is served") -> None:
         """Require that the broker answers ApiVersions on a new connection."""

@@ -75,8 +75,8 @@ class ClassicGroups:
     def _join(self, request: JoinGroupRequest, version: int, client: Client, token: Token, now: TimestampMs) -> None:
         group = self._group_to_join(request, now)
         if not self._has_room(group, request.member_id):
+            # Members that wait for this one alone go on waiting, until another joins or the time is over, as in Kafka.
             self.rebalances.remove(group, request.member_id)
-            self.rebalances.try_complete_join(group, now)
             self._say(token, join_refused("", ErrorCode.GROUP_MAX_SIZE_REACHED))
             return
         if not group.supports(request.protocol_type, [protocol.name for protocol in request.protocols]):

@@ -26,6 +26,7 @@ from reference.coordinator.group import Group, Say, Token, Write
 from reference.coordinator.group_records import Place, decode_key, decode_value, read_offset_key, record_type
 from reference.coordinator.group_settings import ConsumerGroupSettings, GroupSettings, SettingsOf
 from reference.coordinator.offset_commits import OffsetCommits
+from reference.coordinator.offset_fetches import OffsetFetches
 from reference.coordinator.offsets import Offsets
 from reference.coordinator.topics import Topics
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -74,6 +75,7 @@ class GroupShard:
         self.groups: dict[GroupId, Group] = {}
         self.offsets = Offsets()
         self.commits = OffsetCommits(self.groups, self.offsets, topics, settings)
+        self.fetches = OffsetFetches(self.groups, self.offsets, topics)
         self.classic = ClassicGroups(self.groups, settings, write, say, self._new_member_id)
         self.consumer = ConsumerGroups(
             self.groups, topics, consumer_settings, self._new_consumer_member_id, write, self, trace

@@ -21,7 +21,6 @@ from reference.node import (
     internal_topics,
     log_dirs,
     metadata,
-    offset_fetches,
     offsets,
     produce,
     producers,
@@ -157,7 +156,7 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         LIST_OFFSETS: partial(offsets.list_offsets, replicas),
         METADATA: partial(metadata.metadata, context, parts.creation),
         OFFSET_COMMIT: partial(group_offsets.offset_commit, parts.groups),
-        OFFSET_FETCH: partial(offset_fetches.offset_fetch, parts.groups),
+        OFFSET_FETCH: partial(group_offsets.offset_fetch, parts.groups),
         FIND_COORDINATOR: partial(
             internal_topics.find_coordinator, Finding(image, context.coordinators, parts.creation)
         ),

@@ -1,4 +1,8 @@
-"""OffsetCommit, TxnOffsetCommit and OffsetDelete on this node. (OFF-*)"""
+"""OffsetCommit, OffsetFetch, TxnOffsetCommit and OffsetDelete on this node. (OFF-*)
+
+Fetched offsets may still be lost before they are committed to the log, so the response waits for that. Each group of an
+OffsetFetch (version 8) may be on another shard, and fails by itself, in the form of the request's version.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from functools import partial
 
 from reference.coordinator.classic_groups import check_group_id
 from reference.coordinator.offset_commits import refused_commit, refused_in_transaction
+from reference.coordinator.offset_fetches import AskedGroup, AskedTopic, TopicAnswer, no_offset
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TopicPartition
 from reference.node.groups import Groups
@@ -19,13 +24,18 @@ from reference.node.verification import Operation, Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.errors import LogError
 from reference.storage.verification import NOT_REQUIRED, Guard
 
+FIRST_FETCH_WITH_ERROR_AT_THE_TOP = 2
+FIRST_FETCH_OF_SEVERAL_GROUPS = 8
 FIRST_TRANSACTIONAL_COMMIT_THAT_KNOWS_LOADING = 2
+
+FetchedGroup = OffsetFetchResponse.OffsetFetchResponseGroup
 
 Verified = Callable[[ErrorCode, Guard | None, TimestampMs], None]
 """Takes NONE and the guard of the write, or the error for all offsets."""
@@ -37,11 +47,11 @@ def offset_commit(groups: Groups, request: Request, body: OffsetCommitRequest, n
         index, shard = groups.coordination.shard_of(body.group_id)
         # fence: the shard compares member and generation
         decided = shard.commits.commit(body, request.version, now)
-        # apply
+        # apply: the member is alive, also where the offsets cannot be written
+        shard.classic.committed(body.group_id, body.member_id, now)
         groups.coordination.write(index, decided.records, now)
     except KafkaError as error:
         return refused_commit(body, request.version, KnownTopics(groups.context.image), error.code)
-    shard.classic.committed(body.group_id, body.member_id, now)
     # respond when the records are committed
     groups.answer(index, request, decided.response, now)
     return None
@@ -159,3 +169,90 @@ def _verify(
         verified(_AS_COORDINATORS_SAY.get(code, code), guard, then)
 
     verification.ask(body.transactional_id, identity, (partition,), operation, now, answered)
+
+
+# ---- OffsetFetch
+
+
+def offset_fetch(groups: Groups, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
+    """The offsets of each group; with require_stable, an offset that an open transaction may change is an error (KIP-447)."""
+    if request.version < FIRST_FETCH_OF_SEVERAL_GROUPS:
+        return _fetch_of_one(groups, request, body, now)
+    answers = [FetchedGroup(group_id=group.group_id) for group in body.groups]
+    parts = [
+        _fetch(groups, group, answer, request.version, body.require_stable)
+        for group, answer in zip(body.groups, answers, strict=True)
+    ]
+    fetched = [part for part in parts if part is not None]
+    groups.answer_together(request, OffsetFetchResponse(groups=answers), fetched, now)
+    return None
+
+
+def _fetch(
+    groups: Groups, asked: AskedGroup, answer: FetchedGroup, version: int, require_stable: bool
+) -> tuple[int, Callable[[ErrorCode], None]] | None:
+    """Fill a group's answer; return the index of its shard and a function that fails the answer. None if it failed already."""
+    fail = partial(_fail, asked, answer, version)
+    try:
+        index, shard = groups.coordination.shard_of(asked.group_id)
+        answer.topics = shard.fetches.fetch(asked, version, require_stable)
+    except KafkaError as error:
+        fail(error.code)
+        return None
+    return index, fail
+
+
+def _fail(asked: AskedGroup, answer: FetchedGroup, version: int, code: ErrorCode) -> None:
+    """Set the error; before version 2 only partitions have one."""
+    answer.topics = []
+    if version >= FIRST_FETCH_WITH_ERROR_AT_THE_TOP:
+        answer.error_code = code
+        return
+    for topic in asked.topics or ():
+        partitions = [no_offset(index, code) for index in topic.partition_indexes]
+        answer.topics.append(TopicAnswer(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
+
+
+def _fetch_of_one(groups: Groups, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
+    """The response for one group, with the group's fields at its top level, as before version 8."""
+    topics = body.topics
+    asked = AskedGroup(
+        group_id=body.group_id,
+        topics=None
+        if topics is None
+        else [AskedTopic(name=topic.name, partition_indexes=topic.partition_indexes) for topic in topics],
+    )
+    answer = FetchedGroup(group_id=body.group_id)
+    part = _fetch(groups, asked, answer, request.version, body.require_stable)
+    response = OffsetFetchResponse()
+    _flatten(answer, response)
+    if part is None:
+        return response
+    index, fail = part
+
+    def fail_and_flatten(code: ErrorCode) -> None:
+        fail(code)
+        _flatten(answer, response)
+
+    groups.answer_together(request, response, [(index, fail_and_flatten)], now)
+    return None
+
+
+def _flatten(answer: FetchedGroup, response: OffsetFetchResponse) -> None:
+    response.error_code = answer.error_code
+    response.topics = [
+        OffsetFetchResponse.OffsetFetchResponseTopic(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponse.OffsetFetchResponsePartition(
+                    partition_index=each.partition_index,
+                    committed_offset=each.committed_offset,
+                    committed_leader_epoch=each.committed_leader_epoch,
+                    metadata=each.metadata,
+                    error_code=each.error_code,
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in answer.topics
+    ]

@@ -35,12 +35,13 @@ from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupRe
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.schema import Message
 from tests.coordinator.drawn_clients import JOINS, Classic, Consumer
 from tests.coordinator.our_groups import ASSIGNORS, CONSUMER_SETTINGS, Row
-from tests.coordinator.paired_groups import GROUPS, REFUSALS, Difference, Kafka, PairedGroups, Step
+from tests.coordinator.paired_groups import CONFIG, GROUPS, REFUSALS, Difference, Kafka, PairedGroups, Step
 
 TOPICS = {"t1": 3, "t2": 2, "u1": 1}
 NAMES = ("t1", "t2", "t3", "u1", "u2")
@@ -302,14 +303,14 @@ class DrawnGroups:
 
     def _is_not_to_upgrade(self, id: str) -> bool:
         """A classic group without a generation of all its members: Kafka fails where it is to become a consumer group, ours makes
-        it one. One whose members have said what cannot be read: Kafka sends those that wait away, and then finds it. And one
-        that was a consumer group: Kafka still has timers of that time, and fences members that did nothing."""
+        it one. One that is full, or has metadata that cannot be read: Kafka has waiting members join again before it refuses.
+        And one that was a consumer group: Kafka still has timers of that time, and fences members that did nothing."""
         group = self.pair.ours.shard.groups.get(id)
         if not isinstance(group, ClassicGroup) or group.is_empty:
             return False
-        if any(map(_is_broken, group.members.values())) and any(
-            each.joining or each.syncing for each in group.members.values()
-        ):
+        waits = any(each.joining or each.syncing for each in group.members.values())
+        is_full = len(group.members) >= CONFIG["group.consumer.max.size"]
+        if waits and (is_full or any(map(_is_broken, group.members.values()))):
             return True
         names = [[name for name, _ in each.protocols] for each in group.members.values()]
         is_between = group.protocol is None or any(group.protocol not in each for each in names)
@@ -339,9 +340,15 @@ class DrawnGroups:
 
     def _offsets(self) -> None:
         chance = self.chance
-        [self._commit, self._commit, self._commit_in_transaction, self._end, self._delete_offsets][
-            chance.randrange(5)
-        ]()
+        actions = [
+            self._commit,
+            self._commit,
+            self._commit_in_transaction,
+            self._end,
+            self._delete_offsets,
+            self._fetch,
+        ]
+        chance.choice(actions)()
 
     def _places(self) -> list[tuple[str, int]]:
         topics = self.pair.topics
@@ -429,6 +436,21 @@ class DrawnGroups:
             ),
             (0,),
         )
+
+    def _fetch(self) -> None:
+        chance = self.chance
+        id, member, _, epoch = self._identity()
+        table = OffsetFetchRequest.OffsetFetchRequestTopics
+        places = [table(name=name, partition_indexes=[0, 1, 9]) for name in chance.sample(NAMES, 2)]
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=id,
+            member_id=chance.choice([member or None, None, ""]),
+            member_epoch=epoch,
+            topics=None if chance.random() < 0.3 else places,
+        )
+        if group.member_id is None or (not member and chance.random() < 0.5):
+            group.member_epoch = -1  # with an epoch and no member id Kafka fails (NullPointerException)
+        self._ask(OffsetFetchRequest(groups=[group], require_stable=chance.random() < 0.5), (9,))
 
     # ---- administration
 

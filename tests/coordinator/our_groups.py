@@ -51,12 +51,14 @@ BROKERS = {0: "a", 1: "b", 2: ""}
 """Broker ids and their racks."""
 DESCRIBED_WITH = 6
 """The version of DescribeGroups that is asked."""
+CHECK_INTERVAL_MS = 50_021
+"""offsets.retention.check.interval.ms: no sum of other times, so that no check comes together with the end of another timer."""
 
 SETTINGS = GroupSettings(
     max_size=4,
     max_metadata_size=10,
     offsets_retention_ms=3 * 60_000,
-    offsets_retention_check_interval_ms=50_000,
+    offsets_retention_check_interval_ms=CHECK_INTERVAL_MS,
 )
 CONSUMER_SETTINGS = ConsumerGroupSettings(
     assignors=("spread", "reversed", "range"), max_size=4, max_classic_size=4, regex_refresh_interval_ms=60_000
@@ -212,6 +214,8 @@ class OurGroups:
                     return join_refused(request.member_id, error.code)
                 case OffsetCommitRequest():
                     return refused_commit(request, version, self.topics, error.code)
+                case OffsetFetchRequest():
+                    return _fetched(request.groups[0].group_id, error_code=error.code)
                 case TxnOffsetCommitRequest():
                     return refused_in_transaction(request, self.topics, error.code)
                 case _:
@@ -239,9 +243,13 @@ class OurGroups:
                 return shard.consumer.heartbeat(request, CLIENT.id, CLIENT.host, now)
             case OffsetCommitRequest():
                 decided = shard.commits.commit(request, version, now)
-                self._write(decided.records)
                 shard.classic.committed(request.group_id, request.member_id, now)
+                self._write(decided.records)
                 return decided.response
+            case OffsetFetchRequest():
+                (asked,) = request.groups
+                topics = shard.fetches.fetch(asked, version, request.require_stable)
+                return _fetched(asked.group_id, topics=topics)
             case TxnOffsetCommitRequest():
                 decided = shard.commits.commit_in_transaction(request, version, now)
                 self._write(decided.records, (request.producer_id, request.producer_epoch))
@@ -275,8 +283,6 @@ class OurGroups:
                 return DescribeGroupsResponse(groups=described)
             case ConsumerGroupDescribeRequest():
                 return ConsumerGroupDescribeResponse(groups=[*map(self._described, request.group_ids)])
-            case OffsetFetchRequest():
-                return OffsetFetchResponse(groups=[self._fetched(request.groups[0].group_id, request.require_stable)])
             case _:
                 raise AssertionError(request)
 
@@ -286,21 +292,6 @@ class OurGroups:
         except KafkaError as error:
             return ConsumerGroupDescribeResponse.DescribedGroup(group_id=id, error_code=error.code)
 
-    def _fetched(self, id: str, stable: bool) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-        table = OffsetFetchResponse.OffsetFetchResponsePartitions
-        topics: dict[str, list[Any]] = {}
-        for (topic, index), offset in self.shard.offsets.of(id).items():
-            answer = table(
-                partition_index=index,
-                committed_offset=offset.offset,
-                committed_leader_epoch=offset.leader_epoch,
-                metadata=offset.metadata,
-            )
-            if stable and self.shard.offsets.is_unstable(id, (topic, index)):
-                code = ErrorCode.UNSTABLE_OFFSET_COMMIT
-                answer = table(partition_index=index, committed_offset=-1, metadata="", error_code=code)
-            topics.setdefault(topic, []).append(answer)
-        listed = [
-            OffsetFetchResponse.OffsetFetchResponseTopics(name=name, partitions=each) for name, each in topics.items()
-        ]
-        return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=id, topics=listed)
+
+def _fetched(group: str, **fields: Any) -> OffsetFetchResponse:
+    return OffsetFetchResponse(groups=[OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group, **fields)])

@@ -40,7 +40,16 @@ from reference.protocol.messages.offset_commit_record import OffsetCommitKey, Of
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.schema import Message
-from tests.coordinator.our_groups import CLIENT, DESCRIBED_WITH, NOW, RESPONSES, OurGroups, RackedTopics, Row
+from tests.coordinator.our_groups import (
+    CHECK_INTERVAL_MS,
+    CLIENT,
+    DESCRIBED_WITH,
+    NOW,
+    RESPONSES,
+    OurGroups,
+    RackedTopics,
+    Row,
+)
 from tests.coordinator.passing_time import advance
 
 SOURCE = Path(__file__).parent / "java" / "Groups.java"
@@ -49,7 +58,7 @@ CONFIG = {
     "group.max.size": 4,
     "offset.metadata.max.bytes": 10,
     "offsets.retention.minutes": 3,
-    "offsets.retention.check.interval.ms": 50_000,
+    "offsets.retention.check.interval.ms": CHECK_INTERVAL_MS,
     "group.consumer.max.size": 4,
     "group.consumer.regex.refresh.interval.ms": 60_000,
 }

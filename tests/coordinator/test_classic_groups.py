@@ -85,6 +85,8 @@ def test_a_group_that_has_become_too_large_is_called_to_shrink_when_it_is_loaded
     assert room.group.state is State.PREPARING_REBALANCE
     room.join("a3", leader)
     assert room.refused_join("b3", follower) == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert "a3" not in room.answers, "as in Kafka the refusal does not end the rebalance"
+    room.advance(20_000)
     assert [member.member_id for member in room.joined("a3").members] == [leader]
 
 

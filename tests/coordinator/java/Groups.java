@@ -32,6 +32,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.message.ConsumerGroupDescribeResponseData;
 import org.apache.kafka.common.message.DeleteGroupsResponseData;
 import org.apache.kafka.common.message.DescribeGroupsResponseData;
+import org.apache.kafka.common.message.OffsetFetchRequestData;
 import org.apache.kafka.common.message.OffsetFetchResponseData;
 import org.apache.kafka.common.metadata.PartitionRecord;
 import org.apache.kafka.common.metadata.RegisterBrokerRecord;
@@ -61,6 +62,7 @@ import org.apache.kafka.common.requests.ListGroupsRequest;
 import org.apache.kafka.common.requests.OffsetCommitRequest;
 import org.apache.kafka.common.requests.OffsetDeleteRequest;
 import org.apache.kafka.common.requests.OffsetFetchRequest;
+import org.apache.kafka.common.requests.OffsetFetchResponse;
 import org.apache.kafka.common.requests.RequestContext;
 import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.requests.SyncGroupRequest;
@@ -473,7 +475,9 @@ public class Groups {
         } else if (request instanceof ListGroupsRequest each) {
             return service.listGroups(context, each.data());
         } else if (request instanceof OffsetFetchRequest each) {
-            return service.fetchOffsets(context, each.data().groups().get(0), each.data().requireStable())
+            OffsetFetchRequestData.OffsetFetchRequestGroup asked = each.data().groups().get(0);
+            return service.fetchOffsets(context, asked, each.data().requireStable())
+                .exceptionally(error -> OffsetFetchResponse.groupError(asked, Errors.forException(error), context.apiVersion()))
                 .thenApply(group -> new OffsetFetchResponseData().setGroups(List.of(group)));
         } else if (request instanceof DeleteGroupsRequest each) {
             return service.deleteGroups(context, each.data().groupsNames(), buffers)

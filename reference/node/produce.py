@@ -21,13 +21,12 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.primitives import Buffer, LeaderEpoch, Offset, TimestampMs, TopicName
 from reference.protocol.records.errors import NoSingleBatch, RecordsError
-from reference.protocol.records.validate import refuse_zstd, require_one_batch
+from reference.protocol.records.validate import FIRST_PRODUCE_WITH_ZSTD, check_form
 from reference.replication.partition import ACKS_ALL, Partition
 from reference.storage.errors import LogError
 from reference.storage.log_directory import Logger
 from reference.storage.verification import NOT_REQUIRED
 
-FIRST_VERSION_WITH_ZSTD = 7
 VALID_ACKS = (0, 1, ACKS_ALL)
 WITHOUT_LOG_START = frozenset({
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
@@ -35,7 +34,6 @@ WITHOUT_LOG_START = frozenset({
 })  # fmt: skip
 """Errors of an append whose response has no log start offset. With other errors, a producer that the log does not know uses it
 to distinguish records deleted by retention from lost ones (KAFKA-5793; kafka.server.ReplicaManager.appendToLocalLog)."""
-NO_BATCH = "A produce request needs exactly one record batch per partition."
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to internal topics (org.apache.kafka.clients.admin.AdminUtils)."""
 
@@ -181,15 +179,14 @@ def _append(
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
-        if records is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD, NO_BATCH)
-        if request.version < FIRST_VERSION_WITH_ZSTD:
-            refuse_zstd(records)
+        if records is None or request.version < FIRST_PRODUCE_WITH_ZSTD:
+            check_form(records, request.version)
+        assert records is not None
         judged = partition
         info = partition.produce(records, now, required_acks=acks, guard=verdict)
     except (KafkaError, RecordsError, LogError) as error:
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            error = _fault_of_form(request, records) or error
+            error = _fault_of_form(records, request.version) or error
         if judged is not None and error.code not in WITHOUT_LOG_START and not isinstance(error, NoSingleBatch):
             result.log_start_offset = judged.log.log_start_offset
         return _refuse(context.log, part, error)
@@ -200,15 +197,11 @@ def _append(
     return partition, info.last_offset + 1
 
 
-def _fault_of_form(request: Request, records: Buffer | None) -> KafkaError | RecordsError | None:
-    """The error of records that are not one valid batch; Kafka checks that before the leader (ProduceRequest.validateRecords)."""
+def _fault_of_form(records: Buffer | None, version: int) -> RecordsError | None:
+    """The error of records that are not one valid batch; Kafka checks that before the leader."""
     try:
-        if records is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD, NO_BATCH)
-        require_one_batch(records)
-        if request.version < FIRST_VERSION_WITH_ZSTD:
-            refuse_zstd(records)
-    except (KafkaError, RecordsError) as error:
+        check_form(records, version)
+    except RecordsError as error:
         return error
     return None
 

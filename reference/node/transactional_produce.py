@@ -14,8 +14,9 @@ from reference.node.verification import Operation, Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_PRODUCER_ID, Buffer, TimestampMs
-from reference.protocol.records.batch import MAGIC_AT, TRANSACTIONAL, BatchHeader, read_header
+from reference.protocol.records.batch import MAGIC_AT, TRANSACTIONAL, BatchHeader
 from reference.protocol.records.errors import RecordsError
+from reference.protocol.records.validate import check_form
 from reference.storage.errors import LogError
 from reference.storage.verification import NOT_REQUIRED, Guard
 
@@ -103,15 +104,18 @@ def operation_of(version: int, first_with_abortable: int, first_that_adds: int) 
 def _transactional(
     image: MetadataImage, version: int, body: ProduceRequest
 ) -> Iterator[tuple[TopicPartition, BatchHeader]]:
-    """A producer's transactional batches; unreadable ones, and those of unknown topics, are refused by the append."""
+    """A producer's transactional batches.
+
+    Those of unknown partitions, and records that are not one batch, are left out: the append refuses them, and Kafka neither
+    verifies them nor counts their producer.
+    """
     for topic in body.topic_data:
         name = image.topic_name(topic.topic_id) if version >= 13 else topic.name
         for each in topic.partition_data:
-            data = cast("Buffer | None", each.records)
-            if name is None or data is None:
+            if name is None or image.partition(name, each.index) is None:
                 continue
             try:
-                header = read_header(data)
+                header = check_form(cast("Buffer | None", each.records), version)
             except RecordsError:
                 continue
             if header.is_transactional and header.producer_id > NO_PRODUCER_ID:

@@ -142,17 +142,23 @@ def validate(records: Buffer, rules: ProduceRules, now: TimestampMs, origin: Ori
     return Validated(header, view, highest)
 
 
-def refuse_zstd(records: Buffer) -> None:
-    """Refuse zstd in a produce request before v7 (KIP-110). Errors: RecordsError (UNSUPPORTED_COMPRESSION_TYPE)."""
-    if _the_one_batch(memoryview(records)).attributes & CODEC == Codec.ZSTD:
+FIRST_PRODUCE_WITH_ZSTD = 7
+
+
+def check_form(records: Buffer | None, version: int) -> BatchHeader:
+    """The header of the only batch of a partition in a produce request.
+
+    Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords. Errors: NoSingleBatch; RecordsError
+    UNSUPPORTED_COMPRESSION_TYPE for zstd before version 7 (KIP-110).
+    """
+    if records is None:
+        raise NoSingleBatch("a produce request needs exactly one record batch for a partition")
+    header = _the_one_batch(memoryview(records))
+    if version < FIRST_PRODUCE_WITH_ZSTD and header.attributes & CODEC == Codec.ZSTD:
         raise RecordsError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "produce requests before version 7 must not use zstd compression"
         )
-
-
-def require_one_batch(records: Buffer) -> None:
-    """Check that the records are one whole batch of magic 2. Errors: RecordsError."""
-    _the_one_batch(memoryview(records))
+    return header
 
 
 def _the_one_batch(view: memoryview) -> BatchHeader:

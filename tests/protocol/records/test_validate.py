@@ -21,7 +21,7 @@ from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import write_record
-from reference.protocol.records.validate import MAX_RECORD_ERRORS, Origin, ProduceRules, refuse_zstd, validate
+from reference.protocol.records.validate import MAX_RECORD_ERRORS, Origin, ProduceRules, check_form, validate
 from tests.protocol.records.random_records import record_at
 
 NOW = TimestampMs(1_700_000_000_000)
@@ -111,9 +111,9 @@ def test_a_producer_does_not_set_log_append_time() -> None:
 def test_zstd_before_version_7() -> None:
     """PRD-16."""
     with pytest.raises(RecordsError) as error:
-        refuse_zstd(batch(codec=Codec.ZSTD))
+        check_form(batch(codec=Codec.ZSTD), 6)
     assert error.value.code is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    refuse_zstd(batch(codec=Codec.LZ4))
+    check_form(batch(codec=Codec.LZ4), 6)
 
 
 def test_coordinators_may_what_clients_may_not() -> None:

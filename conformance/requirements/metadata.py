@@ -378,20 +378,24 @@ def describe_cluster(broker: Broker) -> None:
     "MET-15",
     notices="tool: kafka-topics --describe uses it, and would lack partitions or show them twice",
     source="KIP-966; DescribeTopicPartitionsRequestHandler",
-    sentence="DescribeTopicPartitions gives pages with a cursor; walked to the end they hold the partitions that Metadata gives.",
-    accepted="with a limit of 2 partitions a page: no page is larger, none is missing, none comes twice",
+    sentence="DescribeTopicPartitions gives pages with a cursor; walked to the end they hold the partitions that Metadata gives, "
+    "and the errors of topics that do not exist.",
+    accepted="with a limit of 2 partitions a page: no page is larger, none is missing, none comes twice; a missing topic after a "
+    "full page is UNKNOWN_TOPIC_OR_PARTITION(3) on a later one",
     apis={"DescribeTopicPartitions": 0},
 )
 def pages_of_partitions(broker: Broker) -> None:
-    topics = sorted((broker.topic(3), broker.topic(2)), key=lambda topic: topic.name)
-    asked = [DescribeTopicPartitionsRequest.TopicRequest(name=topic.name) for topic in topics]
+    topics = sorted((broker.topic(3), broker.topic(3)), key=lambda topic: topic.name)
+    missing = f"{topics[-1].name}-missing"
+    asked = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in (*(t.name for t in topics), missing)]
     seen: list[tuple[str, int, int]]
-    seen, cursor = [], None
+    seen, refused, cursor = [], [], None
     for _ in range(10):
         answer = broker.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=2, cursor=cursor), 0)
         page = [(topic.name, p.partition_index, p.leader_id) for topic in answer.topics for p in topic.partitions]
         broker.expect(len(page) <= 2, f"a page of {len(page)} partitions")
         seen += page
+        refused += [topic for topic in answer.topics if topic.name == missing]
         if answer.next_cursor is None:
             break
         cursor = DescribeTopicPartitionsRequest.Cursor(
@@ -403,6 +407,11 @@ def pages_of_partitions(broker: Broker) -> None:
         for p in sorted(broker.describe_topic(topic.name).partitions, key=lambda p: p.partition_index)
     ]
     broker.expect_equal("the partitions of all pages", seen, wanted)
+    broker.expect(bool(refused), "some page has the topic that does not exist")
+    for topic in refused:
+        broker.expect_error(
+            topic.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="the topic that does not exist"
+        )
 
 
 @requirement(

@@ -351,7 +351,7 @@ def describe_topic_partitions(
             return response
         first = 0
         if left == 0:
-            following = [other for other in names if other > name and other in image.topics]
+            following = [other for other in names if other > name]
             if following:
                 response.next_cursor = DescribeTopicPartitionsResponse.Cursor(
                     topic_name=following[0], partition_index=0

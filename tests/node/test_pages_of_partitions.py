@@ -18,3 +18,12 @@ def test_a_page_has_as_many_as_the_file_says(limit: str, counted: int) -> None:
     answer: Any = nodes.call(IDS[0], asked)
     assert len(answer.topics[0].partitions) == counted
     assert (answer.next_cursor is not None) == (counted == 2)
+
+
+def test_a_topic_that_does_not_exist_is_on_the_page_after_a_full_one() -> None:
+    """As in Kafka 4.3.1 the cursor names it; else the client would get no answer for it."""
+    nodes = ThreeNodes()
+    nodes.create("t", 2)
+    names = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in ("t", "u")]
+    answer: Any = nodes.call(IDS[0], DescribeTopicPartitionsRequest(topics=names, response_partition_limit=2))
+    assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == ("u", 0)

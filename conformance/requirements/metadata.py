@@ -12,7 +12,10 @@ from linearizability.client.requests import Topic, delete_topics_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_cluster import DescribeClusterRequest
-from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from reference.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
@@ -389,6 +392,7 @@ def pages_of_partitions(broker: Broker) -> None:
     missing = f"{topics[-1].name}-missing"
     asked = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in (*(t.name for t in topics), missing)]
     seen: list[tuple[str, int, int]]
+    refused: list[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]
     seen, refused, cursor = [], [], None
     for _ in range(10):
         answer = broker.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=2, cursor=cursor), 0)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from linearizability.client.group_member import ClassicMember
+from linearizability.client.group_member import ClassicMember, decode_assignment
+from reference.protocol.codec import encode
+from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from tests.coordinator.our_groups import Row
 
 JOINS = 0
 
@@ -31,3 +35,25 @@ class Consumer:
     id: str
     epoch: int = JOINS
     owned: set[tuple[UUID, int]] = field(default_factory=set[tuple[UUID, int]])
+
+
+def part_of(topics: Mapping[str, int], at: int, of: int) -> bytes:
+    """The assignment of one of `of` members, which is the `at`-th: its part of all partitions."""
+    table = ConsumerProtocolAssignment.TopicPartition
+    parts = [table(topic=name, partitions=[*range(at, count, of)]) for name, count in topics.items()]
+    return b"\0\3" + encode(
+        ConsumerProtocolAssignment(assigned_partitions=[part for part in parts if part.partitions]), 3
+    )
+
+
+def readable(assignment: bytes) -> list[tuple[str, int]]:
+    """The partitions of an assignment; none of one that tests made unreadable."""
+    return decode_assignment(assignment) if len(assignment) > 2 else []
+
+
+def compacted(log: list[Row]) -> list[Row]:
+    """The newest record of each key, in its place, and no tombstones; a log with transactions stays as it is."""
+    if any(producer >= 0 for _, _, producer, _ in log):
+        return log
+    newest = {key: at for at, (key, _, _, _) in enumerate(log)}
+    return [row for at, row in enumerate(log) if newest[row[0]] == at and row[1]]

@@ -15,7 +15,6 @@ from uuid import UUID
 from linearizability.client.group_member import (
     ClassicMember,
     assigned_partitions,
-    decode_assignment,
     encode_subscription,
     owned_partitions,
 )
@@ -23,13 +22,11 @@ from reference.coordinator import target_assignment
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_member import Member
 from reference.coordinator.consumer_group import ConsumerGroup
-from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from reference.protocol.messages.delete_groups import DeleteGroupsRequest
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.leave_group import LeaveGroupRequest
@@ -39,8 +36,8 @@ from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.schema import Message
-from tests.coordinator.drawn_clients import JOINS, Classic, Consumer
-from tests.coordinator.our_groups import ASSIGNORS, CONSUMER_SETTINGS, Row
+from tests.coordinator.drawn_clients import JOINS, Classic, Consumer, compacted, part_of, readable
+from tests.coordinator.our_groups import ASSIGNORS, CONSUMER_SETTINGS
 from tests.coordinator.paired_groups import CONFIG, GROUPS, REFUSALS, Difference, Kafka, PairedGroups, Step
 
 TOPICS = {"t1": 3, "t2": 2, "u1": 1}
@@ -155,7 +152,7 @@ class DrawnGroups:
             if isinstance(answer, SyncGroupResponse):
                 client.is_to_sync = False
                 if code == ErrorCode.NONE:
-                    client.owned = _readable(bytes(answer.assignment))
+                    client.owned = readable(bytes(answer.assignment))
             if code in LOST:
                 client.said.id, client.said.generation, client.owned = "", -1, []
         elif isinstance(client, Consumer) and isinstance(answer, ConsumerGroupHeartbeatResponse):
@@ -240,7 +237,7 @@ class DrawnGroups:
 
     def _sync(self, client: Classic) -> None:
         chance, said = self.chance, client.said
-        given = {id: _assignment(at, len(client.others)) for at, id in enumerate(client.others)}
+        given = {id: part_of(TOPICS, at, len(client.others)) for at, id in enumerate(client.others)}
         if chance.random() < 0.1:
             given = dict.fromkeys(client.others, chance.choice([b"", b"x"]))
         request = said.sync(given)
@@ -476,20 +473,12 @@ class DrawnGroups:
         if self.chance.random() < 0.5:
             ours, kafkas = kafkas, ours
         if self.chance.random() < 0.4:
-            ours, kafkas = _compacted(ours), _compacted(kafkas)
+            ours, kafkas = compacted(ours), compacted(kafkas)
         self._make(Step("load", arguments={"log": kafkas}, ours=ours))
 
 
 def _is_broken(member: Member) -> bool:
     return member.assignment == b"x" or any(metadata in (b"", b"m") for _, metadata in member.protocols)
-
-
-def _assignment(at: int, of: int) -> bytes:
-    """A member's part of all partitions."""
-    table = ConsumerProtocolAssignment.TopicPartition
-    parts = [table(topic=name, partitions=[*range(at, count, of)]) for name, count in TOPICS.items()]
-    said = ConsumerProtocolAssignment(assigned_partitions=[each for each in parts if each.partitions])
-    return b"\0\3" + encode(said, 3)
 
 
 def differences(kafka: Kafka, seeds: Iterable[int], steps: int) -> Iterable[str]:
@@ -501,18 +490,6 @@ def differences(kafka: Kafka, seeds: Iterable[int], steps: int) -> Iterable[str]
                 drawn.run(steps)
             except Difference as difference:
                 yield "\n".join([f"seed {seed}, {len(drawn.steps)} steps", *drawn.steps[-3:], str(difference)])
-
-
-def _compacted(log: list[Row]) -> list[Row]:
-    """The newest record of each key, in its place, and no tombstones; a log with transactions stays as it is."""
-    if any(producer >= 0 for _, _, producer, _ in log):
-        return log
-    newest = {key: at for at, (key, _, _, _) in enumerate(log)}
-    return [row for at, row in enumerate(log) if newest[row[0]] == at and row[1]]
-
-
-def _readable(assignment: bytes) -> list[tuple[str, int]]:
-    return decode_assignment(assignment) if len(assignment) > 2 else []
 
 
 if __name__ == "__main__":

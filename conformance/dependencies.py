@@ -65,6 +65,7 @@ USED_BY = {
     "GRP-04": "GRP-17",
     "GRP-33": "GRP-37",
     "GRP-07": "GRP-43",
+    "GRP-11": "GRP-38",
     "GRP-14": "GRP-42 GRP-47",
     "OFF-02": "OFF-16 TXV-08 TXV-09 TXV-18 GAD-04 GAD-11",
     "OFF-08": "OFF-26",

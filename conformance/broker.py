@@ -54,8 +54,8 @@ from reference.protocol.primitives import NO_UUID
 
 PLACEMENTS = 25
 """The most topics that `topic` creates until one broker leads all partitions of one of them."""
-LATE = FetchParams(max_wait_ms=1000)
-"""How a fetch that gave no records below its high watermark is sent once more, as clients send it until records come."""
+LATE_S = 1.0
+"""How long fetches below the high watermark may give no records: clients ask again."""
 RESTARTED_WITHIN_S = 60.0
 """How long a restarted node may take to lead its partitions again: it may have a thousand of them to recover."""
 METADATA_WITH_EPOCHS = 7
@@ -384,24 +384,24 @@ class Broker(Conversation):
         isolation: int = READ_UNCOMMITTED,
         version: int | None = None,
     ) -> bytes:
-        """All bytes of the partition from an offset to its end. Errors: Failed also for batches out of order, and for more than
-        LONGEST_LOG_BYTES."""
-        collected, again = bytearray(), FetchParams()
+        """All bytes of the partition from an offset to its end, at most LONGEST_LOG_BYTES. Errors: Failed."""
+        collected, until = bytearray(), 0.0
         while len(collected) <= LONGEST_LOG_BYTES:
-            part = self.fetch(topic, offset, partition=partition, isolation=isolation, version=version, **again)
+            part = self.fetch(topic, offset, partition=partition, isolation=isolation, version=version)
             if part.error_code != ErrorCode.NONE:
                 raise Failed(f"a fetch at offset {offset} was answered with {error_name(part.error_code)}")
             data = bytes(part.records or b"")
-            end = part.last_stable_offset if isolation == READ_COMMITTED else part.high_watermark
-            if not data and (again or offset >= end):
-                return bytes(collected)
-            again = FetchParams() if data else LATE
             if not data:
+                end = part.last_stable_offset if isolation == READ_COMMITTED else part.high_watermark
+                until = until or time.monotonic() + LATE_S
+                if offset >= end or time.monotonic() >= until:
+                    return bytes(collected)
+                time.sleep(0.05)
                 continue
             if not in_order(data) or next_offset(data) <= offset:
                 raise Failed(f"the batches of a fetch at offset {offset} are not in the order of their offsets")
             collected += without_rest(data)
-            offset = next_offset(data)
+            offset, until = next_offset(data), 0.0
         raise Failed(f"fetches of one partition give more than {LONGEST_LOG_BYTES} bytes, and the suite wrote no such")
 
     @built_on("BAS-05")

@@ -240,16 +240,14 @@ class Conversation(Observations):
         return version
 
     def versions_of(self, request: type[Message]) -> tuple[int, int]:
-        """The versions that the target advertises and this suite supports, without those of a feature that is switched off,
-        and without the first and last ones that are not served, unless none is. Skips where none remains."""
+        """The versions that the target advertises and this suite supports, without those of a feature that is switched off.
+        Skips where none remains. Of versions that are not served all together, the newest that are."""
         lowest, highest = self._advertised(request)
         name = APIS[request.KEY].name
         highest = min(highest, self.subject.profile.switched_off.get(name, highest + 1) - 1)
         if lowest > highest:
             self.skip(f"needs {name}, and the target's feature for it is switched off", Lack.CONFIGURATION)
-        broken = self.subject.profile.broken
-        good = [version for version in range(lowest, highest + 1) if not broken(name, version)]
-        return (good[0], good[-1]) if good else (lowest, highest)
+        return self.subject.profile.newest_served(name, lowest, highest)
 
     def serves(self, request: type[Message]) -> bool:
         """Whether the target advertises a version of an API that needs no switched-off feature."""

@@ -87,6 +87,9 @@ class TargetProfile(BaseModel):
         default_factory=list,
         description="basic requirements that the target did not survive: no other requirement takes their step again",
     )
+    lethal: list[str] = Field(
+        default_factory=list, description="versions of APIs that the target did not survive: API-05 asks them last"
+    )
     formats: list[int] = Field(default=[NEWEST_FORMAT], description="message formats (magic) that Produce accepts")
     topics_by: TopicSource = Field(default="CreateTopics", description="how a topic comes to be")
     topic_configs: bool = Field(default=True, description="whether CreateTopics accepts configurations")
@@ -156,6 +159,14 @@ class TargetProfile(BaseModel):
             (one for one in range(highest, lowest - 1, -1) if one not in doubtful and one not in broken), highest
         )
         return lowest, best
+
+    def newest_served(self, api: str, lowest: int, highest: int) -> tuple[int, int]:
+        """The newest versions in a row that are served, or the whole range where none is."""
+        last = next((one for one in range(highest, lowest - 1, -1) if not self.broken(api, one)), None)
+        if last is None:
+            return lowest, highest
+        below = next((one for one in range(last, lowest - 1, -1) if self.broken(api, one)), lowest - 1)
+        return below + 1, last
 
     def broken(self, api: str, version: int) -> bool:
         """Whether API-05, or a probe, found this advertised version of an API not served as it should be."""

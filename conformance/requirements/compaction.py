@@ -45,8 +45,9 @@ def found(broker: Broker, topic: Topic, start: int = 0) -> list[tuple[int, bytes
 
 
 def offsets(broker: Broker, topic: Topic) -> list[int]:
-    """The offsets of all records."""
-    return [offset for offset, _, _ in found(broker, topic)]
+    """The offsets of all records. No compaction takes all: a log that seems empty is read again."""
+    seen = found(broker, topic) or found(broker, topic)
+    return [offset for offset, _, _ in seen]
 
 
 def expect_offsets(broker: Broker, topic: Topic, wanted: list[int], what: str) -> None:

@@ -69,12 +69,14 @@ def fenced_generations(broker: Broker) -> None:
     "and with no error while it waits for the leader's assignment and when it is stable.",
     accepted="NONE(0) before (since 2.6.1, KAFKA-10134) and after the leader synchronised; REBALANCE_IN_PROGRESS(27) once "
     "another member joins; UNKNOWN_MEMBER_ID(25) when all have left",
+    tolerated="REBALANCE_IN_PROGRESS(27) before the leader synchronised: Java leaves it aside then, others send no Heartbeat yet",
 )
 def heartbeats(broker: Broker) -> None:
     group, leader, follower = joined_pair(broker)
     waiting = ErrorCode.NONE if broker.is_kafka("2.6.1") else ErrorCode.REBALANCE_IN_PROGRESS
+    mild = {ErrorCode.REBALANCE_IN_PROGRESS}
     for member in (leader, follower):
-        broker.expect_error(member.heartbeat(), waiting, what="joined, not synchronised")
+        broker.expect_error(member.heartbeat(), waiting, tolerated=mild, what="joined, not synchronised")
     group.synchronise([leader, follower])
     for member in (leader, follower):
         broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="stable")
@@ -91,7 +93,7 @@ def heartbeats(broker: Broker) -> None:
     for member in (third, follower, leader):
         member.expect_joined()
     for member in (third, follower, leader):
-        broker.expect_error(member.heartbeat(), waiting, what="joined again")
+        broker.expect_error(member.heartbeat(), waiting, tolerated=mild, what="joined again")
     for member in (third, follower, leader):
         broker.expect_error(member.leave(), ErrorCode.NONE, what="LeaveGroup")
     broker.expect_error(leader.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="all have left")

@@ -4,6 +4,7 @@ from conformance.answers import AnswerParts, error_name, errors_in
 from conformance.broker import Broker
 from conformance.minimal import CORE, minimal_request
 from conformance.requirement import WITHOUT_ZOOKEEPER, requirement, version_key
+from conformance.results import Verdict
 from conformance.wire import Misbehaved, request_header
 from conformance.wire import frame as framed
 from reference.protocol.apis import APIS
@@ -152,22 +153,39 @@ def every_version_is_served(broker: Broker) -> None:
     broker.entrance = broker.leader(topic)
     if InitProducerIdRequest.KEY in broker.subject.api_versions:
         broker.producer_id()  # the first one is waited for: a broker gets its producer ids in blocks
+    asked: list[tuple[str, int, int]] = []
     for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
-        if key not in APIS:
+        if key in APIS:
+            asked += [(f"{APIS[key].name} v{version}", key, version) for version in range(lowest, highest + 1)]
+        else:
             broker.saw(f"API {key} is not known to this suite")
-            continue
-        for version in range(lowest, highest + 1):
-            with broker.case(f"{APIS[key].name} v{version}", deadline_s=15):
-                if only_advertised(broker, key, version):
-                    broker.skip("advertised for old librdkafka's sake, and not served (KAFKA-18659): see API-06")
-                if version not in APIS[key].request.VERSIONS:
-                    broker.skip("a version that this suite does not know")
-                answer = broker.call(minimal_request(broker, APIS[key].name, version, topic), version)
-                errors = {code for code in errors_in(answer) if code}
-                bad = errors if APIS[key].name in CORE else errors & {ErrorCode.UNKNOWN_SERVER_ERROR}
-                broker.expect(not bad, f"answered{' with ' + ', '.join(map(error_name, errors)) if errors else ''}")
-                if ErrorCode.UNSUPPORTED_VERSION in errors:
-                    broker.tolerate("answered with UNSUPPORTED_VERSION(35): the feature is switched off")
+    ended, lethal = "", broker.subject.profile.lethal
+    for case, key, version in sorted(asked, key=lambda one: one[0] in lethal):
+        with broker.case(case, deadline_s=15):
+            if ended:
+                broker.skip(f"the target had ended after {ended}")
+            if only_advertised(broker, key, version):
+                broker.skip("advertised for old librdkafka's sake, and not served (KAFKA-18659): see API-06")
+            if version not in APIS[key].request.VERSIONS:
+                broker.skip("a version that this suite does not know")
+            answer = broker.call(minimal_request(broker, APIS[key].name, version, topic), version)
+            errors = {code for code in errors_in(answer) if code}
+            bad = errors if APIS[key].name in CORE else errors & {ErrorCode.UNKNOWN_SERVER_ERROR}
+            broker.expect(not bad, f"answered{' with ' + ', '.join(map(error_name, errors)) if errors else ''}")
+            if ErrorCode.UNSUPPORTED_VERSION in errors:
+                broker.tolerate("answered with UNSUPPORTED_VERSION(35): the feature is switched off")
+        if not ended and broker.cases[-1].verdict is Verdict.FAIL and has_ended(broker):
+            ended = case
+            lethal += [case] * (case not in lethal)  # when all is asked again, this is the last
+
+
+def has_ended(broker: Broker) -> bool:
+    """Whether the target takes no connection, or does not answer on it."""
+    try:
+        broker.api_versions()
+    except Misbehaved:
+        return True
+    return False
 
 
 @requirement(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.batches import batch, batches, patched, records
+from conformance.batches import Record, batch, batches, patched, records
 from conformance.liars import Behind
 from linearizability.mutants.wire.proxy import Exchange
 from linearizability.targets import open_target
@@ -33,14 +33,31 @@ def in_one_batch(answer: Any, _: Exchange) -> None:
 
 
 def test_other_batches_are_accused_of_other_bytes_alone(log: tuple[Loop, Behind], tmp_path: Path) -> None:
-    _, verdicts = judged(log, Habit("Fetch", in_one_batch), "ACK-15 FET-06 FET-10 FET-15 PRD-23", tmp_path)
+    _, verdicts = judged(log, Habit("Fetch", in_one_batch), "ACK-15 FET-06 FET-10 FET-15 PRD-15 PRD-23", tmp_path)
     assert verdicts == {
         "ACK-15": "tolerated",
         "FET-06": "pass",
         "FET-10": "tolerated",
         "FET-15": "fail",
+        "PRD-15": "pass",
         "PRD-23": "pass",
     }
+
+
+def with_times_of_its_own(answer: Any, _: Exchange) -> None:
+    """Gives each record another timestamp than the client's, as SeaweedFS does: the time of its append."""
+    for partition in (partition for topic in answer.responses for partition in topic.partitions):
+        parts: list[bytes] = []
+        for found in batches(bytes(partition.records or b"")):
+            given = [Record(one.value, one.key, one.headers, one.timestamp + 7) for one in found.records()]
+            made = patched(batch(*given, codec=found.codec), base_offset=found.base_offset)
+            parts.append(patched(made, partition_leader_epoch=found.partition_leader_epoch))
+        partition.records = b"".join(parts)
+
+
+def test_other_times_are_accused_where_times_are_judged(log: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(log, Habit("Fetch", with_times_of_its_own), "ACK-10 ACK-12 PRD-15 PRD-23", tmp_path)
+    assert verdicts == {"ACK-10": "fail", "ACK-12": "fail", "PRD-15": "blocked ACK-10", "PRD-23": "pass"}
 
 
 class Slow(Habit):

@@ -132,6 +132,55 @@ class Keeping(Habit):
             answer.error_code = 0
 
 
+class Unheld(Habit):
+    """Answers a Heartbeat with REBALANCE_IN_PROGRESS until the leader has synchronised, as SeaweedFS and Kafka 2.6.0 do."""
+
+    def __init__(self) -> None:
+        super().__init__("Heartbeat", self.refuse)
+        self.led: set[tuple[str, int]] = set()
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.api == "SyncGroup" and exchange.request.assignments:
+            self.led.add((exchange.request.group_id, exchange.request.generation_id))
+        return None
+
+    def refuse(self, answer: Any, exchange: Exchange) -> None:
+        if not answer.error_code and (exchange.request.group_id, exchange.request.generation_id) not in self.led:
+            answer.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+class Admitting(Habit):
+    """Lets the first member of a group in that names no protocol type; `any_member`: others, too."""
+
+    def __init__(self, any_member: bool) -> None:
+        super().__init__("JoinGroup", self.admit)
+        self.any_member = any_member
+        self.known: set[str] = set()
+
+    def admit(self, answer: Any, exchange: Exchange) -> None:
+        group, nameless = exchange.request.group_id, not exchange.request.protocol_type
+        if not answer.error_code:
+            self.known.add(group)
+        refused = answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if nameless and refused and (self.any_member or group not in self.known):
+            answer.error_code, answer.generation_id = 0, 1
+
+
+@pytest.mark.parametrize(
+    ("habit", "id", "verdict"),
+    [
+        (Unheld(), "GRP-14", "tolerated"),
+        (Admitting(any_member=False), "GRP-05", "tolerated"),
+        (Admitting(any_member=True), "GRP-05", "fail"),
+    ],
+)
+def test_what_no_client_of_a_group_heeds_or_says_is_tolerated(
+    habit: Habit, id: str, verdict: str, sound: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    _, verdicts = judged(sound, habit, id, tmp_path)
+    assert verdicts == {id: verdict}
+
+
 @pytest.mark.parametrize(
     ("id", "api", "change"),
     [

@@ -177,7 +177,7 @@ def _judged_as(entry: Entry, subject: Subject, patience: float, release: str) ->
                 judgement.lacks = broker.lacks[0]
             if judgement.verdict is Verdict.FAIL:
                 judgement.built_on = _shared_step(broker.built_on)
-                judgement.timed_out = all(broker.late)
+                judgement.timed_out, judgement.direct = all(broker.late), any(broker.direct)
                 _excuse_slowness(judgement, subject)
         except Failed as failure:
             if late := broker.out_of_time(failure):

@@ -62,6 +62,8 @@ class Observations:
         self.built_on: list[str] = []
         """For each failed case, the requirement that its failed step names."""
         self.late: list[bool] = []
+        self.direct: list[bool] = []
+        """For each failed case, whether nothing else can be its cause."""
         """For each failed case, whether it failed by a timeout."""
 
     def be_patient(self, patience: float) -> None:
@@ -208,6 +210,7 @@ class Observations:
                 case.verdict, case.reason = Verdict.FAIL, str(failure)
                 self.built_on.append(self.step_of(failure))
                 self.late.append(isinstance(failure, NoAnswer))
+                self.direct.append(failure.direct)
         except Skipped as skip:
             case.verdict, case.reason = Verdict.NOT_JUDGED, str(skip)
             self.lacks.append(skip.lacks)

@@ -1,7 +1,7 @@
 """ACK: what an acknowledgement promises, and what is stored of what was sent: order, timestamps, compression."""
 
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from conformance.answers import only
 from conformance.batches import (
@@ -22,6 +22,7 @@ from conformance.changes import codecs
 from conformance.cluster import QUICK, cluster
 from conformance.moments import LAG_MS, in_time
 from conformance.requirement import requirement
+from conformance.steps import directly
 from conformance.wire import Misbehaved, NoAnswer
 from linearizability.client.requests import Topic, produce_request
 from reference.protocol.errors import ErrorCode
@@ -182,10 +183,10 @@ def every_codec_comes_back(broker: Broker) -> None:
             topic = broker.topic()
             broker.append(topic, batch(*ANY_RECORD, codec=codec))
             broker.append(topic, batch(*many, codec=codec))
-            read = records(broker.log(topic))
-            broker.expect(
-                contents(read) == contents([*ANY_RECORD, *many]), f"{len(read)} records are as they were sent"
-            )
+            sent, read = [*ANY_RECORD, *many], records(broker.log(topic))
+            whole = [one.value or b"" for one in read] == [one.value or b"" for one in sent]
+            with directly() if whole else nullcontext():  # all that was sent was read: nothing else is the cause
+                broker.expect(contents(read) == contents(sent), f"{len(read)} records are as they were sent")
 
 
 @requirement(

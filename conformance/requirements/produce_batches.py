@@ -313,7 +313,7 @@ def harmless_fields(broker: Broker) -> None:
     broker.expect_equal("the leader epochs", {one.partition_leader_epoch for one in stored}, {epoch})
     for one in stored:
         broker.expect_equal(
-            "the maximum timestamp", one.max_timestamp, max((each.timestamp for each in one.records()), default=-1)
+            "the maximum timestamp", one.max_timestamp, max((each.timestamp or 0 for each in one.records()), default=-1)
         )
     broker.expect_equal("the values", values(broker.log(topic)), [b"x", b"y"])
     broker.expect(all(one.crc_holds for one in stored), "the CRCs of the stored batches hold")

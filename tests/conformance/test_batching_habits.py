@@ -49,7 +49,7 @@ def with_times_of_its_own(answer: Any, _: Exchange) -> None:
     for partition in (partition for topic in answer.responses for partition in topic.partitions):
         parts: list[bytes] = []
         for found in batches(bytes(partition.records or b"")):
-            given = [Record(one.value, one.key, one.headers, one.timestamp + 7) for one in found.records()]
+            given = [Record(one.value, one.key, one.headers, (one.timestamp or 0) + 7) for one in found.records()]
             made = patched(batch(*given, codec=found.codec), base_offset=found.base_offset)
             parts.append(patched(made, partition_leader_epoch=found.partition_leader_epoch))
         partition.records = b"".join(parts)

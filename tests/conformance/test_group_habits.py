@@ -147,3 +147,16 @@ def test_a_member_commits_in_no_version_that_cannot_say_who_it_is() -> None:
     broker: Any = SimpleNamespace(version_for=lambda request, version: version or 0, skip=skip)
     with pytest.raises(Skipped, match="needs OffsetCommit v1"):
         commit_one(broker, "group", Topic("topic", NO_UUID, 1), 1, generation=1, member_id="member")
+
+
+def test_where_nobody_is_put_out_commits_keep_nobody(
+    coordinator: tuple[Loop, Behind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SeaweedFS looks for silent members each half minute: GRP-36 passed, though commits are not heeded there."""
+    monkeypatch.setattr("conformance.requirements.group_departures.LOOKED_AT_S", (1, 7))
+
+    def keep(answer: Any, _: Exchange) -> None:
+        answer.error_code = 0 if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID else answer.error_code
+
+    _, verdicts = judged(coordinator, Habit("Heartbeat", keep), "GRP-36", tmp_path)
+    assert verdicts == {"GRP-36": "not judged"}

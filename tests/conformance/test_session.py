@@ -201,13 +201,18 @@ def test_of_two_that_use_each_other_the_one_in_whose_step_both_fail_is_the_cause
     assert found == {cause: (Verdict.FAIL, ""), other: (Verdict.BLOCKED, cause)}
 
 
+@pytest.mark.parametrize("in_cases", [False, True])
 @pytest.mark.parametrize("in_step", [False, True])
 def test_what_is_seen_directly_is_blocked_by_nothing_but_the_step_that_fails(
-    in_step: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_step: bool, in_cases: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sees_directly(broker: Broker) -> None:
-        with directly():
-            (built_on("BAS-03")(fails) if in_step else fails)(broker)
+        failing = built_on("BAS-03")(fails) if in_step else fails
+        if in_cases and not in_step:
+            with broker.case("a case in which something else fails"):
+                fails(broker)
+        with broker.case("a case") if in_cases else nullcontext(), directly():
+            failing(broker)
 
     entries = [entry("BAS-01", sees_directly), entry("BAS-02", fails), entry("BAS-03", fails)]
     found = outcomes({"BAS-01": ("BAS-02",), "BAS-02": ("BAS-01",)}, tmp_path, monkeypatch, *entries)

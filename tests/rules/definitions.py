@@ -192,21 +192,24 @@ def _sends(counts: Counter[str], sent: list[Sent], seen: list[Seen], happened: l
         by_operation[s.operation].append(s)
     for records in by_operation.values():
         for a, b in pairwise(records):
-            if place(a) is None or place(b) is None:
+            first, second = place(a), place(b)
+            if first is None or second is None:
                 continue
-            counts["int-nonmonotonic-send"] += place(b) <= place(a)
-            counts["int-send-skip"] += any(place(a) < offset < place(b) for offset in offsets)
+            counts["int-nonmonotonic-send"] += second <= first
+            counts["int-send-skip"] += any(first < offset < second for offset in offsets)
+    placed = [(s, at) for s in sent if (at := place(s)) is not None]
     for process in {s.process for s in sent}:
-        mine = [s for s in sent if s.process == process and s.outcome != "fail" and place(s) is not None]
-        mine.sort(key=lambda s: (s.operation, s.position))
+        mine = [(s, at) for s, at in placed if s.process == process and s.outcome != "fail"]
+        mine.sort(key=lambda each: (each[0].operation, each[0].position))
         firsts: set[int] = set()
-        for i, s in enumerate(mine):
+        for i, (s, at) in enumerate(mine):
             if s.operation not in firsts:
                 firsts.add(s.operation)
-                counts["nonmonotonic-send"] += any(place(s) <= place(e) for e in mine[:i] if e.operation != s.operation)
-    for s in sent:
-        counts["realtime-order"] += place(s) is not None and any(
-            place(t) is not None and place(t) > place(s) and t.outcome == "ok" and t.completed < s.invoked for t in sent
+                earlier = (before for e, before in mine[:i] if e.operation != s.operation)
+                counts["nonmonotonic-send"] += any(at <= before for before in earlier)
+    for s, at in placed:
+        counts["realtime-order"] += any(
+            behind > at and t.outcome == "ok" and t.completed < s.invoked for t, behind in placed
         )
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from linearizability.history.contract import Contract
+from linearizability.history.contract import Acks, Contract
 from linearizability.history.operations import poll, send
 from linearizability.history.recorder import Recorder
 from linearizability.pipeline.engine import check
 
 
 @pytest.mark.parametrize("bystander", ["1", "all"])
-def test_a_bystander_with_lower_acks_permits_nothing(tmp_path: Path, bystander: str) -> None:
+def test_a_bystander_with_lower_acks_permits_nothing(tmp_path: Path, bystander: Acks) -> None:
     """Process 0 sends nothing. Value 2, unanswered, was read at offset 1 before value 1, with acks=all, was sent to offset 0."""
     with Recorder.open(tmp_path, process=0, contract=Contract(acks=bystander), run="r"):
         pass

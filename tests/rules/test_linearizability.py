@@ -24,8 +24,8 @@ def by_the_rule(operations: list[Operation], strict: bool) -> bool:
         invoked.append(BEFORE_ALL if stale else began)
         completed.append(ended)
     order = np.argsort(np.array(place), kind="stable")
-    columns = (np.array(column, np.int64)[order] for column in (place, invoked, completed))
-    return first_conflict(*columns) is None
+    columns = [np.array(column, np.int64)[order] for column in (place, invoked, completed)]
+    return first_conflict(columns[0], columns[1], columns[2]) is None
 
 
 def random_log(rng: Random) -> list[Operation]:
@@ -113,8 +113,8 @@ def register_order_exists(operations: list[RegisterOperation], initial: int) -> 
         for i, op in enumerate(operations):
             if i in done or (op.completed is None and op.function == READ):
                 continue
-            waiting = (p for j, p in enumerate(operations) if j != i and j not in done and p.completed is not None)
-            if any(p.completed < op.invoked for p in waiting):
+            ends = (p.completed for j, p in enumerate(operations) if j != i and j not in done)
+            if any(end is not None and end < op.invoked for end in ends):
                 continue
             if (op.function == READ and op.value != value) or (op.function == CAS and op.expected != value):
                 continue

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 import pytest
 
 from linearizability.history.contract import Contract
-from linearizability.history.operations import drain, poll, send
+from linearizability.history.operations import Key, drain, poll, send
 from linearizability.history.recorder import Recorder
 from linearizability.pipeline.engine import check
 
@@ -13,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 UNDECIDED = [send("t-0", 1), send("t-1", 2)]
 
 
-def record(folder, first_reader: str) -> None:
+def record(folder: Path, first_reader: Literal["read_uncommitted", "read_committed"]) -> None:
     """A transaction that is unknown the end of; process 2 saw one of its records; the final committed reads have none."""
     contract = Contract(acks="all", isolation="read_committed")
     with Recorder.open(folder, process=1, contract=contract, run="r") as producer:
@@ -23,7 +26,8 @@ def record(folder, first_reader: str) -> None:
     with Recorder.open(folder, process=2, contract=Contract(acks="all", isolation=first_reader), run="r") as reader:
         reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(0, 1)]})])
     with Recorder.open(folder, process=3, contract=contract, run="r") as reader:
-        for key, records, end in (("t-0", {}, 3), ("t-1", {}, 3), ("t-2", {"t-2": [(0, 9)]}, 1)):
+        last: dict[Key, list[tuple[int, int]]] = {"t-2": [(0, 9)]}
+        for key, records, end in (("t-0", {}, 3), ("t-1", {}, 3), ("t-2", last, 1)):
             final = reader.invoke("drain")
             reader.ok(reader.invoke("poll", [poll()]), [poll(records)])
             reader.ok(final, [drain(key, 0, end, end)])

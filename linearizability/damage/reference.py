@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 from linearizability.damage.content import Producer, create_topics, fill, find_coordinators
 from linearizability.damage.folder import Folder
@@ -19,7 +19,6 @@ from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.checkpoints import MetaProperties, write_meta_properties
-from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.simulated_disk import SimulatedDisk
@@ -57,13 +56,13 @@ class Started:
         def say(level: str, message: str) -> None:
             self.said.append((level, message))
 
-        logs = LogManager([LogDirectory(cast(Disk, disk), HOME, say, DIRECTORY), *others], say=say)
+        logs = LogManager([LogDirectory(disk, HOME, say, DIRECTORY), *others], say=say)
         identity = Identity(NodeId(1), CLUSTER, uuid.UUID(int=now), endpoints)
         self.node = Node(
             identity,
             PROPERTIES,
             logs,
-            cast(Any, Random(now)),
+            Random(now),
             now,
             log=say,
         )
@@ -96,7 +95,7 @@ def make_folder(is_clean: bool) -> tuple[Folder, Producer]:
     """A filled folder after a clean shutdown, or after a kill between two checkpoints."""
     disk = SimulatedDisk()
     disk.make_folder(HOME)
-    write_meta_properties(cast(Disk, disk), HOME, MetaProperties(CLUSTER, NodeId(1), DIRECTORY))
+    write_meta_properties(disk, HOME, MetaProperties(CLUSTER, NodeId(1), DIRECTORY))
     started = Started(disk, NOW)
     create_topics(started.ask)
     find_coordinators(started.ask, lambda: started.tick(100))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from linearizability.simulation.configuration import properties_of
 from linearizability.simulation.coordinator_agreement import COORDINATED, COORDINATED_SAMPLED, require_replayed
@@ -30,7 +30,6 @@ from reference.protocol.errors import KafkaError
 from reference.protocol.primitives import TimestampMs
 from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
-from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
@@ -121,7 +120,7 @@ class Machine:
         for disk in self.disks:
             disk.make_folder(FOLDER)
             disk.sync_folder(FOLDER.parent)
-        format_with_voters(schedule, number, cast(Disk, self.disk), FOLDER, self.look_at_clock())
+        format_with_voters(schedule, number, self.disk, FOLDER, self.look_at_clock())
 
     @property
     def node(self) -> Node | None:
@@ -207,11 +206,11 @@ class Machine:
             disk.read_only = False
         incarnation = uuid.UUID(int=self._chance.getrandbits(128), version=4)
         identity = identity_of(self._schedule, self.number, incarnation)
-        chance = cast(Any, self._world.chance(f"life/{self.number}/{self.incarnations}"))
+        chance = self._world.chance(f"life/{self.number}/{self.incarnations}")
         directory_was_lost, self._lost_directory = self._lost_directory, False
         try:
             directories = [
-                LogDirectory(cast(Disk, disk), FOLDER, self._log, directory_id(self.number, slot))
+                LogDirectory(disk, FOLDER, self._log, directory_id(self.number, slot))
                 for slot, disk in enumerate(self.disks)
             ]
             kind = ZooKeeperNode if self._zookeeper is not None else Node

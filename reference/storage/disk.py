@@ -37,7 +37,10 @@ class OpenFile(Protocol):
 class File(Protocol):
     """A file that grows at its end. A disk with many files may close it, and opens it again when it is used."""
 
-    size: int
+    @property
+    def size(self) -> int:
+        """The file's length."""
+        ...
 
     def opened(self) -> OpenFile:
         """The file for a reader. Errors: OSError."""

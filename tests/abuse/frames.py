@@ -35,7 +35,6 @@ from reference.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.security.signed_tokens import KeySet
-from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.simulated_disk import SimulatedDisk
@@ -81,11 +80,11 @@ class Ground:
     def __init__(self) -> None:
         disk = SimulatedDisk()
         disk.make_folder(Path("/data"))
-        directory = LogDirectory(cast(Disk, disk), Path("/data"), id=uuid.UUID(int=4711))
+        directory = LogDirectory(disk, Path("/data"), id=uuid.UUID(int=4711))
         identity = Identity(
             NodeId(1), "abused-cluster-id-0000", uuid.UUID(int=2), (Endpoint(LISTENER, "127.0.0.1", 9092),)
         )
-        self.node = Node(identity, PROPERTIES, LogManager([directory]), cast(Any, random.Random(0)), NOW)
+        self.node = Node(identity, PROPERTIES, LogManager([directory]), random.Random(0), NOW)
         for number, name in NAMES.items():
             salted = salted_password(HASHES[name], PASSWORD, SALT)
             self.node.image.apply(credential(USER, number, SALT, 4096, salted))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 import uuid
-from typing import Any, cast
 
 from linearizability.damage import reference as own
 from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
-from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.simulated_disk import SimulatedDisk
@@ -25,8 +23,8 @@ def start(disk: SimulatedDisk, directory: uuid.UUID, now: int) -> Node:
     return Node(
         identity,
         own.PROPERTIES,
-        LogManager([LogDirectory(cast(Disk, disk), own.HOME, id=directory)]),
-        cast(Any, random.Random(now)),
+        LogManager([LogDirectory(disk, own.HOME, id=directory)]),
+        random.Random(now),
         now,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -23,7 +23,6 @@ from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NEVER
-from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.simulated_disk import SimulatedDisk
 
@@ -46,7 +45,7 @@ class World:
     def start(self) -> Started:
         self.now += 100_000
         self.home.failure = self.other.failure = None
-        other = LogDirectory(cast(Disk, self.other), OTHER, id=self.other_id)
+        other = LogDirectory(self.other, OTHER, id=self.other_id)
         return Started(self.home, self.now, [other])
 
     def names(self, disk: SimulatedDisk) -> list[str]:

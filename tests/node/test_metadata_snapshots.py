@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import uuid
 from pathlib import Path
-from typing import Any, cast
 
 from reference.controller.carried import UnknownRecord
 from reference.controller.image import Endpoint
@@ -27,7 +26,6 @@ from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
-from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.simulated_disk import SimulatedDisk
@@ -41,8 +39,8 @@ def start(disk: SimulatedDisk, now: TimestampMs, **properties: str) -> Node:
     identity = Identity(
         NodeId(1), "simulated-cluster-id00", uuid.UUID(int=now), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
     )
-    directory = LogDirectory(cast(Disk, disk), FOLDER, id=uuid.UUID(int=4711))
-    return Node(identity, PROPERTIES | properties, LogManager([directory]), cast(Any, random.Random(now)), now)
+    directory = LogDirectory(disk, FOLDER, id=uuid.UUID(int=4711))
+    return Node(identity, PROPERTIES | properties, LogManager([directory]), random.Random(now), now)
 
 
 def ask(node: Node, body: Message, now: TimestampMs) -> None:

@@ -68,7 +68,7 @@ class Leader:
         disk = SimulatedDisk()
         disk.make_folder(Path("/data"))
         log = Log(
-            cast(Any, disk),
+            disk,
             Path(f"/data/t-{index}"),
             LogConfig(segment_index_bytes=1024),
             NOW,

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from reference.controller.image import Endpoint
 from reference.node.effects import Close, HangUp, Respond, Send
@@ -22,7 +22,6 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
-from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.simulated_disk import SimulatedDisk
@@ -81,7 +80,7 @@ class ThreeNodes:
         """Start a node, for the first time or again."""
         endpoint = Endpoint("PLAINTEXT", f"node-{id}", PORTS["PLAINTEXT"])
         identity = Identity(id, "simulated-cluster-id00", uuid.UUID(int=id * 1000 + self.steps), (endpoint,))
-        directory = LogDirectory(cast(Disk, self.disks[id]), FOLDER, id=uuid.UUID(int=1000 + id))
+        directory = LogDirectory(self.disks[id], FOLDER, id=uuid.UUID(int=1000 + id))
         properties = {
             "controller.quorum.voters": ",".join(f"{each}@node-{each}:{PORTS['CONTROLLER']}" for each in IDS),
             "controller.listener.names": "CONTROLLER",
@@ -89,7 +88,7 @@ class ThreeNodes:
             "listeners": ",".join(f"{name}://node-{id}:{port}" for name, port in PORTS.items()),
             "log.index.size.max.bytes": "2048",
         } | self.properties
-        self.nodes[id] = Node(identity, properties, LogManager([directory]), cast(Any, random.Random(id)), self.now)
+        self.nodes[id] = Node(identity, properties, LogManager([directory]), random.Random(id), self.now)
         self.nodes[id].connected(CLIENT, "client", "PLAINTEXT")
         self._carry_out(id)
 

@@ -43,7 +43,7 @@ def test_what_is_right_agrees():
     log.advance_log_start_offset(Offset(3))
     compare(log)
     log.close()
-    compare(open_log(log._disk, log.config, clean=True, log_start=3))  # pyright: ignore[reportArgumentType]
+    compare(open_log(log._disk, log.config, clean=True, log_start=3))
     compare(open_log())
 
 

@@ -19,6 +19,7 @@ from reference.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
 from tests.coordinator.passing_time import advance
 from tests.coordinator.topics import FakeTopics
@@ -34,7 +35,7 @@ class Room:
     def __init__(self, settings: ConsumerGroupSettings | None = None, **topics: int) -> None:
         self.settings = settings or ConsumerGroupSettings(assignment_interval_ms=0)
         self.topics = FakeTopics(**topics)
-        self.now = 1_000_000
+        self.now = TimestampMs(1_000_000)
         self.log: list[KeyValue] = []
         self.chance = random.Random(1)
         self._begin()
@@ -51,7 +52,7 @@ class Room:
         )
         self.groups, self.consumer = self.shard.groups, self.shard.consumer
 
-    def write(self, records: Sequence[KeyValue], now: int) -> None:
+    def write(self, records: Sequence[KeyValue], now: TimestampMs) -> None:
         for key, value in records:
             self.log.append((key, value))
             self.shard.replay(key, value, now, None)

@@ -213,7 +213,7 @@ class DrawnGroups:
         chance, said = self.chance, client.said
         first, second = self._protocols
         names = chance.choice([[first], [first], [first, second], [first, second], [second]])
-        topics = chance.sample(NAMES, chance.choice([1, 1, 2]))
+        topics: list[str] = chance.sample(NAMES, chance.choice([1, 1, 2]))
         if said.instance_id is not None:
             # Kafka looks into the metadata of a static member only when a generation begins, and not where it returns.
             topics = self._topics_of_instances.setdefault((said.group, said.instance_id), topics)

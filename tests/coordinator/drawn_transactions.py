@@ -21,6 +21,7 @@ from reference.coordinator.transaction_state import (
     Transaction,
 )
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import NO_TIMESTAMP, ProducerEpoch, ProducerId
 from tests.coordinator.our_transactions import EXPIRATION_MS, LONGEST_MS, OFFSETS
 from tests.coordinator.paired_groups import Difference, Kafka
 from tests.coordinator.paired_transactions import IDS, SOURCE, PairedTransactions, Step, as_text
@@ -81,16 +82,18 @@ class DrawnTransactions:
         state = chance.choice([State.EMPTY, State.ONGOING, State.COMPLETE_ABORT, State.COMPLETE_COMMIT])
         return Transaction(
             "a",
-            chance.choice([7, 8]),
-            chance.choice([EXHAUSTED_EPOCH - 2, EXHAUSTED_EPOCH - 1, EXHAUSTED_EPOCH])
-            if state is State.ONGOING
-            else chance.choice([EXHAUSTED_EPOCH - 1, EXHAUSTED_EPOCH, LAST_EPOCH]),
+            ProducerId(chance.choice([7, 8])),
+            ProducerEpoch(
+                chance.choice([EXHAUSTED_EPOCH - 2, EXHAUSTED_EPOCH - 1, EXHAUSTED_EPOCH])
+                if state is State.ONGOING
+                else chance.choice([EXHAUSTED_EPOCH - 1, EXHAUSTED_EPOCH, LAST_EPOCH])
+            ),
             5_000,
             state,
             frozenset({TopicPartition("t", 0)}) if state is State.ONGOING else frozenset(),
-            self.pair.now if state is not State.EMPTY else -1,
+            self.pair.now if state is not State.EMPTY else NO_TIMESTAMP,
             self.pair.now,
-            chance.choice([-1, 7, 8]),
+            ProducerId(chance.choice([-1, 7, 8])),
             client_version=version,
         )
 

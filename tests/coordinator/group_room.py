@@ -22,11 +22,12 @@ from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGrou
 from reference.protocol.messages.offset_commit import OffsetCommitResponse
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
+from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
 from tests.coordinator.passing_time import advance
 from tests.coordinator.topics import FakeTopics
 
-NOW_IN_THE_BEGINNING = 1_000_000
+NOW_IN_THE_BEGINNING = TimestampMs(1_000_000)
 TOPICS = {"events": 4, "orders": 2}
 """The topics that there are, and how many partitions each has."""
 
@@ -72,7 +73,7 @@ class Room:
     def _new_shard(self) -> GroupShard:
         return GroupShard(self.settings, self.chance, self.topics, self._write, self._say)
 
-    def _write(self, records: Sequence[KeyValue], now: int) -> None:
+    def _write(self, records: Sequence[KeyValue], now: TimestampMs) -> None:
         self.write(records)
 
     def write(self, records: Sequence[KeyValue], producer: Producer | None = None) -> None:

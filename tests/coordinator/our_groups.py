@@ -42,10 +42,11 @@ from reference.protocol.messages.offset_delete import OffsetDeleteRequest, Offse
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs
 from reference.protocol.schema import Message
 from tests.coordinator.topics import FakeTopics
 
-NOW = 1_000_000_000_000
+NOW = TimestampMs(1_000_000_000_000)
 CLIENT = Client("client", "/127.0.0.1")
 BROKERS = {0: "a", 1: "b", 2: ""}
 """Broker ids and their racks."""
@@ -189,11 +190,12 @@ class OurGroups:
         self.shard.unload(self.now)
         self._begin()
         for key, value, producer, is_marker in log:
+            by = (ProducerId(producer), ProducerEpoch(0))
             if is_marker:
-                self.shard.replay_marker((producer, 0), key == "commit")
+                self.shard.replay_marker(by, key == "commit")
             else:
-                by = (producer, 0) if producer >= 0 else None
-                self.shard.replay(bytes.fromhex(key), bytes.fromhex(value) if value else None, self.now, by)
+                written = bytes.fromhex(value) if value else None
+                self.shard.replay(bytes.fromhex(key), written, self.now, by if producer >= 0 else None)
         loading()
         self.shard.loaded(self.now)
 

@@ -20,13 +20,13 @@ from reference.protocol.messages.end_txn import EndTxnRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
-from reference.protocol.primitives import Buffer
+from reference.protocol.primitives import Buffer, Offset, ProducerId, TimestampMs
 from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
 from tests.node.test_markers import response as markers_response
 
-NOW = 1_000_000_000_000
+NOW = TimestampMs(1_000_000_000_000)
 EXPIRATION_MS = 1_000_000_000
 LONGEST_MS = 60_000
 OFFSETS = ("__consumer_offsets", 0)
@@ -77,12 +77,15 @@ class LogPartition:
         if self.refusal is not None:
             raise KafkaError(self.refusal)
         (found,) = read_batches(batch)
-        self.records += [(bytes(each.key or b""), each.value and bytes(each.value)) for each in records_of(found.data)]
+        self.records += [
+            (bytes(each.key or b""), None if each.value is None else bytes(each.value))
+            for each in records_of(found.data)
+        ]
         if not self.is_held:
             self.committed = len(self.records)
 
     def read(self, offset: int, max_bytes: int) -> Any:
-        records = [Record(at, NOW, key, value, ()) for at, (key, value) in enumerate(self.records)][offset:]
+        records = [Record(Offset(at), NOW, key, value, ()) for at, (key, value) in enumerate(self.records)][offset:]
         return SimpleNamespace(records=bytes(build(records)) if records else b"")
 
     def is_committed(self, end: int) -> bool:
@@ -129,11 +132,11 @@ class OurTransactions:
     def _leading(self, partition: LogPartition, leader_epoch: int | None = None) -> LogPartition | None:
         return partition if leader_epoch in (None, partition.leader_epoch) else None
 
-    def _new_id(self, now: int) -> int:
+    def _new_id(self, now: TimestampMs) -> ProducerId:
         if not self.has_ids:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         self._next_producer_id += 1
-        return self._next_producer_id - 1
+        return ProducerId(self._next_producer_id - 1)
 
     def ask(self, broker: int, purpose: str, body: Any, timeout_ms: int, answered: Any, now: int) -> None:
         assert purpose == PURPOSE

@@ -3,18 +3,19 @@
 from typing import Protocol
 
 from reference.coordinator.group_shard import GroupShard
+from reference.protocol.primitives import TimestampMs
 
 
 class Timed(Protocol):
     """A shard and its clock, in ms."""
 
-    now: int
+    now: TimestampMs
 
     @property
     def shard(self) -> GroupShard: ...
 
 
-def advance(room: Timed, end: int) -> None:
+def advance(room: Timed, end: TimestampMs) -> None:
     """Let time pass until `end`, with all that becomes due on the way."""
     for _ in range(10_000):
         due = room.shard.next_deadline()

@@ -9,6 +9,7 @@ import pytest
 
 from reference.coordinator.consumer_group_records import decode_record, target_metadata_record
 from reference.protocol.codec import CodecError
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from tests.coordinator.consumer_room import Client, Room, settle
@@ -34,7 +35,7 @@ def an_incarnation() -> Room:
 
 def dumped(room: Room, folder: Path) -> list[tuple[Any, Any]]:
     file = folder / "00000000000000000000.log"
-    records = [Record(at, 0, key, value, ()) for at, (key, value) in enumerate(room.log)]
+    records = [Record(Offset(at), TimestampMs(0), key, value, ()) for at, (key, value) in enumerate(room.log)]
     file.write_bytes(build(records))
     text = dump([file], "--offsets-decoder")
     assert not complaints(text)
@@ -64,7 +65,7 @@ def test_kafka_reads_every_record(tmp_path: Path) -> None:
 
 
 def test_what_is_no_record() -> None:
-    key, value = target_metadata_record("g", 3, 5)
+    key, value = target_metadata_record("g", 3, TimestampMs(5))
     assert value is not None
     assert decode_record(b"\x00\x02" + key[2:], value) is None, "a classic group's"
     for broken_key, broken_value in ((key[:-1], value), (key, value[:1]), (key, b""), (key, value[:3])):

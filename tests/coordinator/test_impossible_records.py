@@ -167,7 +167,8 @@ def test_a_classic_member_without_a_protocol_is_no_member() -> None:
     room.write([group_epoch_record("g", 1, 0)], room.now)
     with pytest.raises(CodecError, match="names no protocol"):
         room.write(
-            [(encode_key(ConsumerGroupMemberMetadataKey(group_id="g", member_id="m1")), encode_value(value, 0))], 0
+            [(encode_key(ConsumerGroupMemberMetadataKey(group_id="g", member_id="m1")), encode_value(value, 0))],
+            room.now,
         )
     room.shard.loaded(room.now)
     room.shard.sync(SyncGroupRequest(group_id="g", generation_id=1, member_id="m1"), "token", room.now)

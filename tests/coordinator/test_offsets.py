@@ -14,11 +14,12 @@ from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.legacy_offset_commit_record import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest
+from reference.protocol.primitives import ProducerEpoch, ProducerId
 from tests.coordinator.group_room import Room
 
 WEEK_MS = 7 * 24 * 3_600_000
 CHECK_MS = 600_000
-P = (7, 0)
+P = (ProducerId(7), ProducerEpoch(0))
 """A producer."""
 
 

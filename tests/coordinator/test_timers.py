@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from reference.coordinator.timers import Timers
+from reference.protocol.primitives import TimestampMs
 
 KEYS = st.sampled_from("abcd")
 
@@ -15,7 +16,7 @@ class TimersMachine(RuleBasedStateMachine):
         super().__init__()
         self.timers: Timers[str] = Timers()
         self.deadlines: dict[str, int] = {}
-        self.now = 0
+        self.now = TimestampMs(0)
 
     @rule(key=KEYS, after=st.integers(0, 20))
     def schedule(self, key: str, after: int) -> None:

@@ -19,9 +19,11 @@ from reference.coordinator.transaction_state import (
     Transaction,
 )
 from reference.protocol.codec import CodecError
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs
 
-EMPTY = Transaction("t", producer_id=7, epoch=3, timeout_ms=60_000)
-ONGOING = EMPTY.with_partitions(frozenset({TopicPartition("a", 0), TopicPartition("b", 1)}), 2, 1000)
+EMPTY = Transaction("t", producer_id=ProducerId(7), epoch=ProducerEpoch(3), timeout_ms=60_000)
+ONGOING = EMPTY.with_partitions(frozenset({TopicPartition("a", 0), TopicPartition("b", 1)}), 2, TimestampMs(1000))
+PREPARED = ONGOING.prepared(True, 2, TimestampMs(2000), ProducerId(99))
 
 
 def reachable_from(state: State) -> set[State]:
@@ -54,7 +56,7 @@ def test_no_step_leaves_the_table(state: State, after: State) -> None:
             transaction.to(after)
 
 
-@pytest.mark.parametrize("transaction", [EMPTY, ONGOING, ONGOING.prepared(True, 2, 2000, 99)])
+@pytest.mark.parametrize("transaction", [EMPTY, ONGOING, PREPARED])
 def test_records_are_read_as_they_were_written(transaction: Transaction) -> None:
     key, value = transaction_record(transaction, 1)
     assert value is not None
@@ -63,7 +65,7 @@ def test_records_are_read_as_they_were_written(transaction: Transaction) -> None
 
 
 def test_version_0_of_the_value_has_no_tags() -> None:
-    _, value = transaction_record(ONGOING.prepared(True, 2, 2000, 99), 0)
+    _, value = transaction_record(PREPARED, 0)
     assert value is not None
     read = decode_value("t", value)
     assert (read.next_producer_id, read.previous_producer_id, read.client_version) == (-1, -1, 0)

@@ -219,12 +219,12 @@ def test_waiting_fetches_look_again_when_the_acls_have_changed_and_no_oftener() 
     woken: list[tuple[str, int]] = []
     quorum: Any = SimpleNamespace(leader=-1, high_watermark=0)
     purgatories: Any = SimpleNamespace(wake_fetches=lambda key, now: woken.append(key))
-    found.metadata_applied(quorum, purgatories, {("t", 0)}, 1)
+    found.metadata_applied(quorum, purgatories, {("t", 0)}, TimestampMs(1))
     assert not found.is_ready and not woken
     found.image.acls.add(UUID(int=9), acl(ResourceType.TOPIC, "t", Operation.READ))
     quorum.leader = 1
     for _ in range(2):
-        found.metadata_applied(quorum, purgatories, {("t", 0)}, 2)
+        found.metadata_applied(quorum, purgatories, {("t", 0)}, TimestampMs(2))
     assert found.is_ready and woken == [("t", 0)]
 
 

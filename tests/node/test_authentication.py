@@ -25,7 +25,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import AT_ONCE, NEVER, TimestampMs
 from reference.security.scram_client import ScramExchange
 
 SESSION_MS = 10_000
@@ -117,7 +117,7 @@ def session() -> SaslSession:
     return SaslSession(SETTINGS, new)
 
 
-def log_in(sasl: SaslSession, user: str = "a", now: int = 0, mechanism: str = "PLAIN") -> int:
+def log_in(sasl: SaslSession, user: str = "a", now: TimestampMs = AT_ONCE, mechanism: str = "PLAIN") -> int:
     assert sasl.takes(HANDSHAKE, now)
     sasl.handshake(SaslHandshakeRequest(mechanism=mechanism), 1)
     assert sasl.takes(AUTHENTICATE, now)
@@ -133,9 +133,9 @@ def test_no_other_api_is_admitted_before_authentication() -> None:
     assert ADMITTED[sasl.state] == {HANDSHAKE}
     sasl.handshake(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     assert ADMITTED[sasl.state] == {AUTHENTICATE}
-    assert sasl.principal is None and sasl.takes(METADATA, 0)
-    sasl.authenticate(SaslAuthenticateRequest(auth_bytes=b"\0a\0pa"), 0)
-    assert sasl.principal == "User:a" and not sasl.takes(METADATA, 0)
+    assert sasl.principal is None and sasl.takes(METADATA, AT_ONCE)
+    sasl.authenticate(SaslAuthenticateRequest(auth_bytes=b"\0a\0pa"), AT_ONCE)
+    assert sasl.principal == "User:a" and not sasl.takes(METADATA, AT_ONCE)
 
 
 def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are() -> None:
@@ -152,7 +152,7 @@ def test_a_refusal_does_not_say_whether_the_user_exists() -> None:
         sasl = session()
         sasl.handshake(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         with pytest.raises(AuthenticationFailed) as failed:
-            sasl.token(f"\0{user}\0wrong".encode(), 0)
+            sasl.token(f"\0{user}\0wrong".encode(), AT_ONCE)
         said.append(failed.value.response)
         assert sasl.state is State.FAILED and ADMITTED[sasl.state] == frozenset()
     assert said[0] == said[1] and said[0].error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -161,27 +161,26 @@ def test_a_refusal_does_not_say_whether_the_user_exists() -> None:
 def test_a_session_ends_unless_the_client_authenticates_again() -> None:
     sasl = session()
     assert log_in(sasl) == SESSION_MS
-    assert not sasl.takes(METADATA, SESSION_MS - 1)
+    assert not sasl.takes(METADATA, AT_ONCE + SESSION_MS - 1)
     with pytest.raises(AuthenticationFailed, match="is over"):
-        sasl.takes(METADATA, SESSION_MS)
-    assert log_in(sasl, now=SESSION_MS) == SESSION_MS
-    assert not sasl.takes(
-        HANDSHAKE, SESSION_MS + 999
-    )  # at most once a second; more is answered with ILLEGAL_SASL_STATE
-    assert not sasl.takes(METADATA, 2 * SESSION_MS - 1)
-    assert sasl.takes(HANDSHAKE, SESSION_MS + 1000)
+        sasl.takes(METADATA, AT_ONCE + SESSION_MS)
+    assert log_in(sasl, now=AT_ONCE + SESSION_MS) == SESSION_MS
+    # at most once a second; more is answered with ILLEGAL_SASL_STATE
+    assert not sasl.takes(HANDSHAKE, AT_ONCE + SESSION_MS + 999)
+    assert not sasl.takes(METADATA, AT_ONCE + 2 * SESSION_MS - 1)
+    assert sasl.takes(HANDSHAKE, AT_ONCE + SESSION_MS + 1000)
 
 
 def test_a_client_that_authenticates_again_keeps_its_principal_and_mechanism() -> None:
     sasl = session()
     log_in(sasl)
     with pytest.raises(AuthenticationFailed) as failed:
-        log_in(sasl, user="b", now=1)
+        log_in(sasl, user="b", now=TimestampMs(1))
     response: Any = failed.value.response
     assert response.error_message == "Cannot change principals during re-authentication from User.a: User.b"
     sasl = session()
     log_in(sasl)
-    assert sasl.takes(HANDSHAKE, 1)
+    assert sasl.takes(HANDSHAKE, TimestampMs(1))
     assert sasl.handshake(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1).error_code == 0
     assert sasl.state is State.OTHER_MECHANISM and ADMITTED[sasl.state] == frozenset()
 
@@ -190,7 +189,7 @@ def test_without_a_limit_no_session_ends_and_none_begins_again() -> None:
     sasl = session()
     log_in(sasl)
     sasl.expires_at = None
-    assert not sasl.takes(HANDSHAKE, 10**12) and not sasl.takes(METADATA, 10**12)
+    assert not sasl.takes(HANDSHAKE, NEVER) and not sasl.takes(METADATA, NEVER)
 
 
 def by_token(ends: TimestampMs) -> SaslSession:

@@ -25,7 +25,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_response, encode_response
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from reference.protocol.primitives import NodeId
+from reference.protocol.primitives import AT_ONCE, NodeId, TimestampMs
 from reference.protocol.schema import Message
 
 CREATE_TOPICS, VERSION = 19, 7
@@ -59,7 +59,7 @@ class Broker:
     def decide(self, asked: Asked, answer: object, abandon: object, now: int) -> None:
         self.decided.append((asked.body, answer, abandon))
 
-    def carry(self, now: int = 0) -> None:
+    def carry(self, now: TimestampMs = AT_ONCE) -> None:
         request = Request(Client(1, "127.0.0.1", "PLAINTEXT"), CREATE_TOPICS, VERSION, 77, "client")
         self.channel.carry(request, BODY, b"frame", now)
 
@@ -89,9 +89,9 @@ def test_no_answer_and_no_controller_are_tried_again_until_the_time_is_over() ->
     broker.carry()
     broker.answer(None, 10)
     assert broker.channel.next_deadline() == 10 + RETRY_MS and broker.asked == []
-    broker.channel.tick(10 + RETRY_MS)
+    broker.channel.tick(AT_ONCE + 10 + RETRY_MS)
     broker.answer(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER), 100)
-    broker.channel.tick(TIMEOUT_MS)
+    broker.channel.tick(AT_ONCE + TIMEOUT_MS)
     assert broker.asked == []
     _, refused = decode_response(CREATE_TOPICS, VERSION, broker.response()[4:])
     assert isinstance(refused, CreateTopicsResponse) and refused.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -103,7 +103,7 @@ def test_a_broker_that_becomes_the_controller_decides_what_it_was_to_carry_on() 
     broker.carry()
     broker.answer(None, 0)
     broker.is_active = True
-    broker.channel.tick(RETRY_MS)
+    broker.channel.tick(AT_ONCE + RETRY_MS)
     ((body, answer, _),) = broker.decided
     assert body is BODY
     answer(CreateTopicsResponse(), RETRY_MS)
@@ -116,7 +116,7 @@ def test_a_controller_that_is_deposed_asks_its_successor_and_one_that_is_busy_tr
     broker.carry()
     broker.decided.pop()[2](20)
     assert broker.asked == [] and broker.channel.next_deadline() == 20 + RETRY_MS
-    broker.channel.tick(20 + RETRY_MS)
+    broker.channel.tick(AT_ONCE + 20 + RETRY_MS)
     broker.is_active = False
     broker.decided.pop()[2](90)
     assert len(broker.asked) == 1 and broker.channel.next_deadline() is None
@@ -134,7 +134,7 @@ def test_everything_that_can_be_forwarded_can_be_refused_in_every_version() -> N
 def test_a_forwarded_request_names_its_client() -> None:
     broker = Broker()
     alice = Client(1, "192.0.2.7", "PLAINTEXT", principal="User:alice", by_token=True)
-    broker.channel.carry(Request(alice, CREATE_TOPICS, VERSION, 77, "client"), BODY, b"frame", 0)
+    broker.channel.carry(Request(alice, CREATE_TOPICS, VERSION, 77, "client"), BODY, b"frame", AT_ONCE)
     envelope = broker.asked[0][0]
     assert isinstance(envelope, EnvelopeRequest) and envelope.request_principal is not None
     assert decode_principal(envelope.request_principal) == ("User:alice", True)
@@ -161,5 +161,5 @@ def test_an_envelope_without_a_readable_client_or_request_is_refused(changes: di
         **changes,
     }
     request = Request(Client(1, "127.0.0.1", "CONTROLLER"), 58, 0, 1, "node-2")
-    answer = broker.channel.open_envelope(request, EnvelopeRequest(**given), 0)
+    answer = broker.channel.open_envelope(request, EnvelopeRequest(**given), AT_ONCE)
     assert answer is not None and answer.error_code == error and broker.decided == []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from linearizability.client.requests import commit_request
+from reference.node.effects import Respond
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from reference.node.node import Node
 from reference.protocol.errors import ErrorCode
@@ -35,7 +36,7 @@ def call(node: Node, body: Message, version: int) -> Any:
     node.take_effects()
     node.connected(CLIENT, "127.0.0.1", "PLAINTEXT")
     node.receive(CLIENT, encode_request(body.KEY, version, 1, "test", body)[4:], NOW)
-    answers = [effect for effect in node.take_effects() if getattr(effect, "connection", None) == CLIENT]
+    answers = [each for each in node.take_effects() if isinstance(each, Respond) and each.connection == CLIENT]
     node.disconnected(CLIENT)
     return decode_response(body.KEY, version, frame_of(answers[-1]))[1]
 

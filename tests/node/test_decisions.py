@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from reference.node.decisions import MAX_WAITING, Decisions
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
+from reference.protocol.primitives import AT_ONCE, FIRST_EPOCH, FIRST_OFFSET, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.schema import Message
 
 ANSWER = BrokerHeartbeatResponse()
@@ -15,16 +16,16 @@ ANSWER = BrokerHeartbeatResponse()
 class Quorum:
     """A quorum whose progress the test makes."""
 
-    epoch: int = 1
-    high_watermark: int = 0
-    log_end_offset: int = 0
+    epoch: LeaderEpoch = FIRST_EPOCH
+    high_watermark: Offset = FIRST_OFFSET
+    log_end_offset: Offset = FIRST_OFFSET
     is_ready: bool = True
 
 
 class Story:
     def __init__(self) -> None:
         self.quorum = Quorum()
-        self.applied = 0
+        self.applied = FIRST_OFFSET
         self.events: list[str] = []
         self.decisions = Decisions(self.quorum, lambda: self.applied)
 
@@ -38,12 +39,12 @@ class Story:
             decide,
             lambda answer, now: self.events.append(f"answer {name}"),
             lambda now: self.events.append(f"abandon {name}"),
-            0,
+            TimestampMs(0),
         )
 
     def commit(self) -> None:
         self.quorum.high_watermark = self.applied = self.quorum.log_end_offset
-        self.decisions.advance(0)
+        self.decisions.advance(AT_ONCE)
 
 
 def test_a_decision_without_records_is_answered_at_once() -> None:
@@ -54,7 +55,8 @@ def test_a_decision_without_records_is_answered_at_once() -> None:
 
 def test_answers_wait_for_the_commit_and_the_next_decision_for_the_answer() -> None:
     story = Story()
-    story.submit("first"), story.submit("second")
+    story.submit("first")
+    story.submit("second")
     assert story.events == ["decide first"]
     story.commit()
     assert story.events == ["decide first", "answer first", "decide second"]
@@ -65,16 +67,17 @@ def test_answers_wait_for_the_commit_and_the_next_decision_for_the_answer() -> N
 def test_committed_but_not_applied_is_not_enough() -> None:
     story = Story()
     story.submit("first")
-    story.quorum.high_watermark = 1
-    story.decisions.advance(0)
+    story.quorum.high_watermark = Offset(1)
+    story.decisions.advance(AT_ONCE)
     assert story.events == ["decide first"]
 
 
 def test_who_was_deposed_gives_no_answer() -> None:
     story = Story()
-    story.submit("first"), story.submit("second")
+    story.submit("first")
+    story.submit("second")
     story.quorum.is_ready = False
-    story.decisions.advance(0)
+    story.decisions.advance(AT_ONCE)
     assert story.events == ["decide first", "abandon first", "abandon second"]
 
 
@@ -82,7 +85,7 @@ def test_a_new_leader_epoch_does_not_answer_for_the_one_before() -> None:
     """The same node leads again: its records may have been replaced meanwhile."""
     story = Story()
     story.submit("first")
-    story.quorum.epoch = 3
+    story.quorum.epoch = LeaderEpoch(3)
     story.commit()
     assert story.events == ["decide first", "abandon first"]
 
@@ -90,7 +93,7 @@ def test_a_new_leader_epoch_does_not_answer_for_the_one_before() -> None:
 def test_nothing_is_decided_upon_what_is_not_committed() -> None:
     """Records that a tick of the controller wrote, not a decision."""
     story = Story()
-    story.quorum.log_end_offset = 2
+    story.quorum.log_end_offset = Offset(2)
     story.submit("first")
     assert story.events == []
     story.commit()
@@ -102,7 +105,7 @@ def test_no_controller_abandons_at_once_and_the_line_has_an_end() -> None:
     story.quorum.is_ready = False
     story.submit("nobody")
     assert story.events == ["abandon nobody"]
-    story.quorum.is_ready, story.quorum.log_end_offset = True, 1
+    story.quorum.is_ready, story.quorum.log_end_offset = True, Offset(1)
     for _ in range(MAX_WAITING):
         story.submit("waits")
     assert story.events == ["abandon nobody"]

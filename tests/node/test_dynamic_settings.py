@@ -22,6 +22,7 @@ from reference.controller.elections import is_unclean_allowed
 from reference.protocol.errors import KafkaError
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.primitives import NodeId, Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 from reference.runtime.connection_limits import ConnectionLimits
@@ -42,7 +43,7 @@ class Running:
     """A node with two topics, and what counts its connections."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, static: Mapping[str, str]) -> None:
-        monkeypatch.setattr(own, "PROPERTIES", own.PROPERTIES | {"log.dirs": str(own.HOME)} | static)
+        monkeypatch.setattr(own, "PROPERTIES", {**own.PROPERTIES, "log.dirs": str(own.HOME), **static})
         disk = SimulatedDisk()
         disk.make_folder(own.HOME)
         self.started = Started(disk, own.NOW)
@@ -92,7 +93,7 @@ def allows_unclean_elections(running: Running) -> object:
 def takes_new_replicas(running: Running) -> object:
     """Whether its directory does, and what the controller knows of it."""
     running.started.tick(100)
-    return running.node.logs.is_cordoned(running.node.logs.directories[0]), running.node.image.brokers[1]
+    return running.node.logs.is_cordoned(running.node.logs.directories[0]), running.node.image.brokers[NodeId(1)]
 
 
 def verifies(running: Running) -> object:
@@ -105,7 +106,7 @@ def assignment_interval(running: Running) -> object:
 
 def remembered_producers(running: Running) -> object:
     """Those that a log knows, an hour after they have appended."""
-    batch = build([Record(0, own.NOW, b"k", b"v")], producer=BatchProducer(7, 0, 0))
+    batch = build([Record(Offset(0), own.NOW, b"k", b"v")], producer=BatchProducer(ProducerId(7), ProducerEpoch(0), 0))
     produce(running.started.ask, PLAIN, batch)
     for _ in range(6):
         running.started.tick(EXPIRY_CHECK_MS)
@@ -114,7 +115,7 @@ def remembered_producers(running: Running) -> object:
 
 def make_dirty(running: Running, records: int = 12) -> None:
     for number in range(records):
-        batch = build([Record(0, running.started.now, b"key %d" % number, bytes(800))])
+        batch = build([Record(Offset(0), running.started.now, b"key %d" % number, bytes(800))])
         produce(running.started.ask, COMPACTED, batch)
 
 

@@ -15,6 +15,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.describe_acls import DescribeAclsRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import FIRST_EPOCH, NO_EPOCH, LeaderEpoch
 from reference.protocol.schema import Message
 
 pytestmark = pytest.mark.process
@@ -40,9 +41,14 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceCluste
     assert "Traceback" not in log, log
 
 
-def fetch(version: int, **fields: int) -> FetchRequest:
+def fetch(version: int) -> FetchRequest:
     by_id = version >= FIRST_BY_ID
-    partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1000, **fields)
+    partition = FetchRequest.FetchPartition(
+        partition=0,
+        partition_max_bytes=1000,
+        current_leader_epoch=LeaderEpoch(1),
+        last_fetched_epoch=FIRST_EPOCH if version >= 12 else NO_EPOCH,
+    )
     topic = FetchRequest.FetchTopic(
         topic="" if by_id else METADATA_TOPIC,
         topic_id=METADATA_TOPIC_ID if by_id else UUID(int=0),
@@ -74,12 +80,10 @@ def test_the_metadata_log_is_fetched_by_its_topics_id_alone(target: ReferenceClu
     """Kafka 4.3.1 calls a fetch that names it INVALID_REQUEST; up to version 6 there is no field to say so."""
     for version in range(4, FIRST_BY_ID):
         with Wire.connect("127.0.0.1", ports(target)["controller"]) as wire:
-            answer = wire.call(
-                fetch(version, current_leader_epoch=1, last_fetched_epoch=0 if version >= 12 else -1), version
-            )
+            answer = wire.call(fetch(version), version)
             reported = ErrorCode.INVALID_REQUEST if version >= FIRST_WITH_ERROR else ErrorCode.NONE
             assert (answer.error_code, answer.responses) == (reported, [])
     for version in range(FIRST_BY_ID, 18):
         with Wire.connect("127.0.0.1", ports(target)["controller"]) as wire:
-            answer = wire.call(fetch(version, current_leader_epoch=1, last_fetched_epoch=0), version)
+            answer = wire.call(fetch(version), version)
             assert answer.error_code == ErrorCode.NONE and len(answer.responses) == 1

@@ -9,6 +9,7 @@ from reference.node.node import Node
 from reference.node.requests import Client, Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.primitives import Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import NOT_IDEMPOTENT, BatchProducer, build
 from reference.protocol.records.errors import CorruptBatch
 from reference.protocol.records.record import Record
@@ -19,7 +20,7 @@ from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
 
 FETCH, VERSION = 1, 12
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-PRODUCER = 4711
+PRODUCER = ProducerId(4711)
 
 
 @pytest.fixture
@@ -30,14 +31,16 @@ def node() -> Node:
     node = start(disk, NOW)
     create(node, "t", NOW)
     for count, producer in ((2, -1), (3, PRODUCER), (2, -1), (1, -1)):
-        records = [Record(at, NOW, None, b"value", ()) for at in range(count)]
+        records = [Record(Offset(at), NOW, None, b"value", ()) for at in range(count)]
         has_producer = producer == PRODUCER
         batch = build(
             records,
-            producer=BatchProducer(producer, 0, 0, transactional=True) if has_producer else NOT_IDEMPOTENT,
+            producer=BatchProducer(PRODUCER, ProducerEpoch(0), 0, transactional=True)
+            if has_producer
+            else NOT_IDEMPOTENT,
         )
         node.replicas.partition("t", 0).produce(batch, NOW, guard=NOT_REQUIRED)
-    node.replicas.partition("t", 0).high_watermark = 7
+    node.replicas.partition("t", 0).high_watermark = Offset(7)
     return node
 
 

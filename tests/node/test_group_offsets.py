@@ -13,6 +13,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from reference.protocol.primitives import ProducerEpoch, ProducerId
 from reference.protocol.records.batch import read_batches
 from reference.storage.simulated_disk import SimulatedDisk
 from reference.storage.verification import NOT_REQUIRED
@@ -62,7 +63,7 @@ def test_a_transactions_offsets_are_written_with_the_sequence_number_that_kafkas
     create(node, "t", NOW)
     create(node, "__consumer_offsets", NOW)
     records = [(b"key", b"value"), (b"other", b"value")]
-    node.groups.coordination.write(0, records, NOW, producer=(7, 3), guard=NOT_REQUIRED)
+    node.groups.coordination.write(0, records, NOW, producer=(ProducerId(7), ProducerEpoch(3)), guard=NOT_REQUIRED)
     log = node.replicas.partition("__consumer_offsets", 0).log
     found = log.read(log.log_start_offset, 1 << 20).records
     header = next(iter(read_batches(found if isinstance(found, bytes) else found.read()))).header

@@ -22,10 +22,11 @@ from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.metadata import MetadataRequest
-from reference.protocol.primitives import NEVER
+from reference.protocol.primitives import NEVER, NodeId
 from reference.storage.log_directory import LogDirectory
 from reference.storage.simulated_disk import SimulatedDisk
 
+NODE = NodeId(1)
 FIRST, SECOND = ("plain", 0), ("plain", 1)
 """The partitions of `plain`: the first is made in the first directory, the second in the second."""
 OTHER = Path("/other")
@@ -123,7 +124,7 @@ def test_a_directory_that_fails_is_offline_and_the_other_goes_on(world: World, s
     assert "KAFKA_STORAGE_ERROR" in str(end_of(started, SECOND))
     for _ in range(3):
         started.tick(100)
-    assert started.node.image.brokers[1].directories == [own.DIRECTORY], "the heartbeat has named the other"
+    assert started.node.image.brokers[NODE].directories == [own.DIRECTORY], "the heartbeat has named the other"
     assert leaders(started) == [1, -1]
     assert described(started) == {str(own.HOME): [(0, False)], str(OTHER): ErrorCode.KAFKA_STORAGE_ERROR}
     assert move(started, OTHER, 0) == move(started, own.HOME, 1) == ErrorCode.KAFKA_STORAGE_ERROR
@@ -174,7 +175,7 @@ def test_a_replica_whose_log_is_damaged_is_reported_so_that_another_may_lead(wor
     again = world.start()
     for _ in range(3):
         again.tick(100)
-    assert again.node.image.topics["plain"].partitions[1].directory_of(1) == LOST
+    assert again.node.image.topics["plain"].partitions[1].directory_of(NODE) == LOST
     assert leaders(again) == [1, -1] and end_of(again, FIRST) == 12
 
 
@@ -190,7 +191,7 @@ def test_a_directory_of_another_id_has_its_replicas_assigned_to_it_and_led_again
     again = world.start()
     for _ in range(5):
         again.tick(100)
-    assert [again.node.image.topics["plain"].partitions[index].directory_of(1) for index in (0, 1)] == [
+    assert [again.node.image.topics["plain"].partitions[index].directory_of(NODE) for index in (0, 1)] == [
         own.DIRECTORY,
         world.other_id,
     ]
@@ -207,7 +208,7 @@ def test_a_replica_moves_while_it_is_written_to(world: World, started: Started) 
     for _ in range(10):
         started.tick(100)
     assert described(started) == {str(own.HOME): [], str(OTHER): [(0, False), (1, False)]}
-    assert started.node.image.topics["plain"].partitions[0].directory_of(1) == OTHER_ID
+    assert started.node.image.topics["plain"].partitions[0].directory_of(NODE) == OTHER_ID
     write(started, FIRST, 1)
     assert end_of(started, FIRST) == 21
     again = world.start()
@@ -254,7 +255,7 @@ def test_a_move_back_ends_the_move(world: World, started: Started) -> None:
     for _ in range(10):
         started.tick(100)
     assert described(started) == {str(own.HOME): [(0, False)], str(OTHER): [(1, False)]}
-    assert started.node.image.topics["plain"].partitions[0].directory_of(1) == own.DIRECTORY
+    assert started.node.image.topics["plain"].partitions[0].directory_of(NODE) == own.DIRECTORY
 
 
 def test_a_move_into_a_directory_that_fails_leaves_the_replica_where_it_is(world: World, started: Started) -> None:

@@ -10,6 +10,7 @@ from reference.node.node import Node
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.primitives import NodeId
 from tests.node.three_nodes import IDS, NOW, ThreeNodes, calls_of
 
 SMALL_BATCH = 10
@@ -47,12 +48,13 @@ def test_a_broker_is_fenced_that_has_more_partitions_than_a_batch_holds() -> Non
 def test_a_topic_that_no_batch_holds_is_refused() -> None:
     cluster = ThreeNodes()
     topic = CreateTopicsRequest.CreatableTopic(name="large", num_partitions=SMALL_BATCH, replication_factor=3)
-    response = cluster.call(1, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+    response = cluster.call(NODE, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
     assert isinstance(response, CreateTopicsResponse)
     assert response.topics[0].error_code == ErrorCode.POLICY_VIOLATION
-    assert not cluster.nodes[1].image.topics
+    assert not cluster.nodes[NODE].image.topics
 
 
+NODE = NodeId(1)
 FEW, MANY = 40, 400
 
 
@@ -65,11 +67,11 @@ def in_sync(partitions: int) -> ThreeNodes:
 
 def cost_of_one_record(partitions: int) -> int:
     cluster = in_sync(partitions)
-    index = cluster.led(1, "t")[0]
+    index = cluster.led(NODE, "t")[0]
     for _ in range(3):
-        cluster.produce(1, "t", [index])
+        cluster.produce(NODE, "t", [index])
     cluster.come_to_rest()
-    return calls_of(lambda: cluster.produce(1, "t", [index]))
+    return calls_of(lambda: cluster.produce(NODE, "t", [index]))
 
 
 def test_an_acknowledged_record_costs_the_same_however_many_other_partitions_there_are() -> None:

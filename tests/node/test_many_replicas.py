@@ -9,6 +9,7 @@ from reference.node.node import Node
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.primitives import TimestampMs
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.node.test_metadata_snapshots import FOLDER, NOW, ask, create, delete, start
 
@@ -56,7 +57,7 @@ def test_metadata_of_one_partition_make_no_other_replica_be_looked_at(monkeypatc
     followed: list[tuple[str, int]] = []
     follow = replicas.Replicas._follow
 
-    def count(self: replicas.Replicas, key: tuple[str, int], now: int) -> bool:
+    def count(self: replicas.Replicas, key: tuple[str, int], now: TimestampMs) -> bool:
         followed.append(key)
         return follow(self, key, now)
 

@@ -18,11 +18,11 @@ from reference.coordinator.transaction_state import State, TopicPartition
 from reference.node.markers import PURPOSE, RETRY_MS, Markers
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from reference.protocol.primitives import NEVER
+from reference.protocol.primitives import AT_ONCE, NEVER, LeaderEpoch, ProducerId, TimestampMs
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 SETTINGS = TransactionSettings(60_000, 10**9, allows_two_phase_commit=False)
-Answered = Callable[[Any, int], None]
+Answered = Callable[[Any, TimestampMs], None]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Room:
         self.node = 1
         self.configuration = SimpleNamespace(integer=lambda name: 30_000)
         self.image = SimpleNamespace(partition=self._partition)
-        self.coordinator = TransactionCoordinator(0, 5, SETTINGS, lambda: 2, lambda now: 77)
+        self.coordinator = TransactionCoordinator(0, LeaderEpoch(5), SETTINGS, lambda: 2, lambda now: ProducerId(77))
         self.markers = Markers(self, self, lambda body, now, answered: None, self)  # type: ignore[arg-type]
 
     def _partition(self, topic: str, index: int) -> Any:
@@ -53,7 +53,7 @@ class Room:
     def holds(self, index: int, coordinator: TransactionCoordinator) -> bool:
         return self.is_held
 
-    def write(self, index: int, records: Any, now: int) -> None:
+    def write(self, index: int, records: Any, now: TimestampMs) -> None:
         if self.refuses is not None:
             raise KafkaError(self.refuses)
         for key, value in records:
@@ -65,19 +65,19 @@ class Room:
     # ---- what a test says
 
     def prepare(self, id: str, *partitions: TopicPartition, committed: bool = True) -> None:
-        begun = self.coordinator.new_session(id, 1000, None, 0)
-        self.write(0, begun.records, 0)
+        begun = self.coordinator.new_session(id, 1000, None, AT_ONCE)
+        self.write(0, begun.records, AT_ONCE)
         identity = Identity(begun.transaction.producer_id, begun.transaction.epoch)
-        joined = self.coordinator.add_partitions(id, identity, partitions, 2, 0)
+        joined = self.coordinator.add_partitions(id, identity, partitions, 2, AT_ONCE)
         assert joined is not None
-        self.write(0, joined.records, 0)
-        ended, _ = self.coordinator.end_transaction(id, identity, committed, 2, 0)
+        self.write(0, joined.records, AT_ONCE)
+        ended, _ = self.coordinator.end_transaction(id, identity, committed, 2, AT_ONCE)
         assert ended is not None
-        self.write(0, ended.records, 0)
-        self.markers.add(0, self.coordinator, id, 0)
-        self.markers.send(0)
+        self.write(0, ended.records, AT_ONCE)
+        self.markers.add(0, self.coordinator, id, AT_ONCE)
+        self.markers.send(AT_ONCE)
 
-    def answer(self, code: ErrorCode | None = ErrorCode.NONE, now: int = 0) -> None:
+    def answer(self, code: ErrorCode | None = ErrorCode.NONE, now: TimestampMs = AT_ONCE) -> None:
         """The oldest request is answered for all its partitions, or not at all."""
         _, body, answered = self.asked.pop(0)
         answered(None if code is None else response(body, code), now)
@@ -139,7 +139,7 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
     room.prepare("x", A)
     assert not room.asked
     room.leaders[A] = 3
-    room.markers.send(RETRY_MS)
+    room.markers.send(AT_ONCE + RETRY_MS)
     assert room.brokers() == [(3, [A])]
 
 
@@ -159,7 +159,7 @@ def test_a_completion_that_cannot_be_written_is_tried_again(code: ErrorCode) -> 
     room.answer()
     assert room.state("x") is State.PREPARE_COMMIT
     room.refuses = None
-    room.markers.send(RETRY_MS)
+    room.markers.send(AT_ONCE + RETRY_MS)
     assert room.state("x") is State.COMPLETE_COMMIT
 
 
@@ -169,5 +169,5 @@ def test_who_is_no_coordinator_any_more_sends_nothing() -> None:
     room.prepare("y", A)  # in line
     room.is_held = False
     room.answer(None)
-    room.markers.send(10 * RETRY_MS)
+    room.markers.send(AT_ONCE + 10 * RETRY_MS)
     assert not room.asked and room.markers.next_deadline() == NEVER

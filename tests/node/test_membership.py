@@ -8,6 +8,7 @@ from reference.node.membership import FIRST_HEARTBEAT_MS, NO_CONTROLLER_MS, RETR
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, Offset, TimestampMs
 from reference.protocol.schema import Message
 
 INTERVAL_MS = 2000
@@ -17,7 +18,7 @@ class Broker:
     """A membership, and the controller that the test plays."""
 
     def __init__(self) -> None:
-        self.applied = 0
+        self.applied = FIRST_OFFSET
         self.asked: list[tuple[Message, Answered]] = []
         self.member = Membership(
             BrokerRegistrationRequest(broker_id=1),
@@ -26,16 +27,24 @@ class Broker:
             applied=lambda: self.applied,
             ask=lambda body, answered, now: self.asked.append((body, answered)),
             log=lambda level, message: None,
-            now=0,
+            now=AT_ONCE,
         )
 
     def answer(self, answer: Message | None, now: int = 0) -> Message:
         body, answered = self.asked.pop()
-        answered(answer, now)
+        answered(answer, TimestampMs(now))
         return body
 
+    def leave(self, now: int, timeout_ms: int) -> None:
+        self.member.leave(TimestampMs(now), timeout_ms)
+
+    def beat(self, now: int) -> BrokerHeartbeatRequest:
+        heartbeat = self.tick(now)
+        assert isinstance(heartbeat, BrokerHeartbeatRequest)
+        return heartbeat
+
     def tick(self, now: int) -> Message | None:
-        self.member.tick(now)
+        self.member.tick(TimestampMs(now))
         return self.asked[-1][0] if self.asked else None
 
     def register(self) -> None:
@@ -44,7 +53,7 @@ class Broker:
 
     def run(self) -> None:
         self.register()
-        self.applied = 8
+        self.applied = Offset(8)
         heartbeat = self.tick(0)
         assert isinstance(heartbeat, BrokerHeartbeatRequest) and not heartbeat.want_fence
         self.answer(BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True))
@@ -60,11 +69,11 @@ def test_a_life() -> None:
     assert (heartbeat.want_fence, heartbeat.broker_epoch, heartbeat.current_metadata_offset) == (True, 7, -1)
     broker.answer(BrokerHeartbeatResponse(is_fenced=True), 5)
     assert member.next_deadline() == 5 + FIRST_HEARTBEAT_MS
-    broker.applied = 7
-    member.metadata_applied(6)
+    broker.applied = Offset(7)
+    member.metadata_applied(TimestampMs(6))
     assert not member.has_caught_up, "its own registration is at offset 7"
-    broker.applied = 8
-    member.metadata_applied(6)
+    broker.applied = Offset(8)
+    member.metadata_applied(TimestampMs(6))
     assert member.has_caught_up and member.is_fenced
     assert isinstance(broker.tick(6), BrokerHeartbeatRequest)
     broker.answer(BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True), 7)
@@ -73,7 +82,8 @@ def test_a_life() -> None:
 
 def test_one_question_at_a_time_and_no_answer_is_asked_again() -> None:
     broker = Broker()
-    broker.tick(0), broker.tick(1), broker.tick(5000)
+    for now in (0, 1, 5000):
+        broker.tick(now)
     assert len(broker.asked) == 1
     broker.answer(None, 5000)
     assert broker.tick(5000 + RETRY_MS - 1) is None
@@ -106,7 +116,7 @@ def test_a_controller_that_forgot_the_broker_makes_it_register_again() -> None:
 def test_leaving_waits_for_leave() -> None:
     broker = Broker()
     broker.run()
-    broker.member.leave(10, timeout_ms=1000)
+    broker.leave(10, timeout_ms=1000)
     heartbeat = broker.tick(10)
     assert isinstance(heartbeat, BrokerHeartbeatRequest) and heartbeat.want_shut_down
     broker.answer(BrokerHeartbeatResponse(is_fenced=False), 11)
@@ -119,18 +129,18 @@ def test_leaving_waits_for_leave() -> None:
 def test_leaving_does_not_wait_for_ever() -> None:
     broker = Broker()
     broker.run()
-    broker.member.leave(10, timeout_ms=1000)
+    broker.leave(10, timeout_ms=1000)
     broker.tick(10)
-    broker.member.tick(1009)
+    broker.member.tick(TimestampMs(1009))
     assert broker.member.state is State.LEAVING
-    broker.member.tick(1010)
+    broker.member.tick(TimestampMs(1010))
     assert broker.member.state is State.GONE
 
 
 def test_without_time_for_it_no_leave_is_asked_for() -> None:
     broker = Broker()
     broker.run()
-    broker.member.leave(10, timeout_ms=0)
+    broker.leave(10, timeout_ms=0)
     assert broker.member.state is State.GONE and broker.member.next_deadline() is None
 
 
@@ -138,35 +148,35 @@ def test_cordoned_directories_are_reported_from_the_first_on() -> None:
     broker, cordoned = Broker(), list[uuid.UUID]()
     broker.member.cordoned = lambda: [*cordoned]
     broker.run()
-    assert broker.tick(INTERVAL_MS).cordoned_log_dirs is None, "it has none"
+    assert broker.beat(INTERVAL_MS).cordoned_log_dirs is None, "it has none"
     broker.answer(BrokerHeartbeatResponse(is_fenced=False), INTERVAL_MS)
     for reported in ([uuid.UUID(int=7)], []):
         cordoned[:] = reported
-        broker.member.replayed(True, INTERVAL_MS + 1)
-        assert broker.tick(INTERVAL_MS + 1).cordoned_log_dirs == reported, "at once"
+        broker.member.replayed(True, TimestampMs(INTERVAL_MS + 1))
+        assert broker.beat(INTERVAL_MS + 1).cordoned_log_dirs == reported, "at once"
         broker.answer(BrokerHeartbeatResponse(is_fenced=False), INTERVAL_MS + 1)
 
 
 def test_a_broker_that_is_gone_does_not_register_again() -> None:
     broker = Broker()
     broker.run()
-    broker.member.leave(10, timeout_ms=1000)
+    broker.leave(10, timeout_ms=1000)
     broker.tick(10)
-    broker.member.tick(1010)
+    broker.member.tick(TimestampMs(1010))
     broker.answer(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), 1020)
     assert broker.member.state is State.GONE and broker.member.next_deadline() is None
 
 
 def test_who_never_registered_may_leave_at_once() -> None:
     broker = Broker()
-    broker.member.leave(0, timeout_ms=1000)
+    broker.leave(0, timeout_ms=1000)
     assert broker.member.state is State.GONE
 
 
 def test_who_is_being_registered_waits_to_know_its_epoch() -> None:
     broker = Broker()
     broker.tick(0)
-    broker.member.leave(0, timeout_ms=1000)
+    broker.leave(0, timeout_ms=1000)
     assert broker.member.state is State.STARTING
     broker.answer(BrokerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER), 10)
     broker.tick(10 + RETRY_MS)
@@ -179,45 +189,45 @@ def test_who_is_being_registered_waits_to_know_its_epoch() -> None:
 def test_who_is_being_registered_and_wants_to_stop_waits_neither_after_a_refusal_nor_for_ever() -> None:
     refused = Broker()
     refused.tick(0)
-    refused.member.leave(0, timeout_ms=1000)
+    refused.leave(0, timeout_ms=1000)
     refused.answer(BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION), 10)
     assert (refused.member.state, refused.member.broker_epoch) == (State.GONE, -1)
 
     for timeout_ms, limit in ((1000, 1000), (100_000, NO_CONTROLLER_MS)):
         unanswered = Broker()
         unanswered.tick(0)
-        unanswered.member.leave(0, timeout_ms)
+        unanswered.leave(0, timeout_ms)
         assert unanswered.member.next_deadline() == limit
-        unanswered.member.tick(limit - 1)
+        unanswered.member.tick(TimestampMs(limit - 1))
         assert unanswered.member.state is State.STARTING
-        unanswered.member.tick(limit)
+        unanswered.member.tick(TimestampMs(limit))
         assert unanswered.member.state is State.GONE
 
 
 def test_the_last_of_a_cluster_that_stops_finds_no_controller_to_ask() -> None:
     broker = Broker()
     broker.run()
-    broker.member.leave(10, timeout_ms=100_000)
+    broker.leave(10, timeout_ms=100_000)
     for now in range(10, 10 + NO_CONTROLLER_MS, RETRY_MS):
         assert broker.tick(now) is not None
         broker.answer(None, now)
         assert broker.member.state is State.LEAVING
-    broker.member.tick(10 + NO_CONTROLLER_MS)
+    broker.member.tick(TimestampMs(10 + NO_CONTROLLER_MS))
     assert broker.member.state is State.GONE
 
 
 def test_who_is_to_stop_before_it_has_caught_up_has_not_caught_up() -> None:
     """Else it would act by what the metadata say of its earlier incarnation (ServeBeforeReplay); found by a simulated trace."""
     starting = Broker()
-    starting.member.leave(0, 1_000)
-    starting.applied = 100
-    starting.member.metadata_applied(1)
+    starting.leave(0, 1_000)
+    starting.applied = Offset(100)
+    starting.member.metadata_applied(TimestampMs(1))
     assert (starting.member.state, starting.member.has_caught_up) == (State.GONE, False)
 
     recovering = Broker()
     recovering.register()
-    recovering.member.leave(0, 1_000)
+    recovering.leave(0, 1_000)
     assert (recovering.member.state, recovering.member.has_caught_up) == (State.LEAVING, False)
-    recovering.applied = 8
-    recovering.member.metadata_applied(1)
+    recovering.applied = Offset(8)
+    recovering.member.metadata_applied(TimestampMs(1))
     assert (recovering.member.state, recovering.member.has_caught_up) == (State.LEAVING, True)

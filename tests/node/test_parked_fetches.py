@@ -15,7 +15,7 @@ from reference.node.quotas import Quotas
 from reference.node.requests import Client, Purgatories, Request, Responder
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest
-from reference.protocol.primitives import NodeId, TimestampMs
+from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, NodeId, Offset, TimestampMs
 from reference.replication.partition import Partition
 from reference.replication.reading import Read
 
@@ -33,7 +33,7 @@ class Replica:
 
     def read_as_follower(self, *_: object) -> Read:
         self.broker.reads += 1
-        return Read(5, 5, 0, self.records)
+        return Read(Offset(5), Offset(5), FIRST_OFFSET, self.records)
 
     def answer_fetch(self, *arguments: object) -> Read:
         read = self.read_as_follower()
@@ -82,12 +82,12 @@ class Broker:
             session_epoch=-1,
             topics=[FetchRequest.FetchTopic(topic="t", partitions=asked)],
         )
-        return fetch(self.fetching, Request(Client(1, "127.0.0.1", "PLAINTEXT"), 1, VERSION, 1, None), body, 0)
+        return fetch(self.fetching, Request(Client(1, "127.0.0.1", "PLAINTEXT"), 1, VERSION, 1, None), body, AT_ONCE)
 
     def wake(self, index: int) -> int:
         """News of one partition; gives how many are read for it."""
         before = self.reads
-        self.purgatories.wake(cast(Partition, self.replicas[index]), 0)
+        self.purgatories.wake(cast(Partition, self.replicas[index]), AT_ONCE)
         return self.reads - before
 
 

@@ -11,11 +11,12 @@ from reference.node.properties import Address
 from reference.node.release import BROKER, versions_of
 from reference.protocol.frames import decode_request, encode_response
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import NEVER
+from reference.protocol.primitives import AT_ONCE, NEVER, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from tests.node.three_nodes import ThreeNodes
 
 VOTE = 52
+PEER, OTHER = NodeId(2), NodeId(3)
 
 
 class Asker:
@@ -24,9 +25,11 @@ class Asker:
     def __init__(self) -> None:
         self.effects: list[Effect] = []
         self.answers: list[tuple[str, Message | None, int]] = []
-        self.peers = Peers(1, self.effects.append)
+        self.peers = Peers(NodeId(1), self.effects.append)
 
-    def ask(self, name: str, peer: int = 2, purpose: str = "quorum", now: int = 0, timeout_ms: int = 100) -> Send:
+    def ask(
+        self, name: str, peer: NodeId = PEER, purpose: str = "quorum", now: TimestampMs = AT_ONCE, timeout_ms: int = 100
+    ) -> Send:
         self.peers.ask(
             peer,
             Address("127.0.0.1", 9093),
@@ -52,8 +55,8 @@ def answer_to(sent: Send, error_code: int = 0) -> bytes:
 @pytest.mark.parametrize(("release", "version"), [("4.3.1", 2), ("3.9.2", 1)])
 def test_a_question_has_the_newest_version_of_the_peers_release(release: str, version: int) -> None:
     effects: list[Effect] = []
-    Peers(1, effects.append, release).ask(
-        2, Address("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, lambda answer, then: None
+    Peers(NodeId(1), effects.append, release).ask(
+        PEER, Address("127.0.0.1", 9093), "quorum", VoteRequest(), AT_ONCE, 100, lambda answer, then: None
     )
     (sent,) = effects
     assert isinstance(sent, Send)
@@ -63,27 +66,25 @@ def test_a_question_has_the_newest_version_of_the_peers_release(release: str, ve
 def test_each_question_gets_its_own_answer() -> None:
     asker = Asker()
     first, second = asker.ask("first"), asker.ask("second")
-    asker.peers.answered(2, "quorum", answer_to(first, 1), now=5)
-    assert "quorum" in asker.peers.purposes_to(2)
-    asker.peers.answered(2, "quorum", answer_to(second, 2), now=6)
+    asker.peers.answered(PEER, "quorum", answer_to(first, 1), now=TimestampMs(5))
+    assert "quorum" in asker.peers.purposes_to(PEER)
+    asker.peers.answered(PEER, "quorum", answer_to(second, 2), now=TimestampMs(6))
     assert [(name, getattr(answer, "error_code", None), now) for name, answer, now in asker.answers] == [
         ("first", 1, 5),
         ("second", 2, 6),
     ]
-    assert "quorum" not in asker.peers.purposes_to(2)
+    assert "quorum" not in asker.peers.purposes_to(PEER)
 
 
 def test_a_lost_connection_fails_the_requests_of_its_channel_and_nothing_else() -> None:
     asker = Asker()
-    (
-        asker.ask("first"),
-        asker.ask("second"),
-        asker.ask("other channel", purpose="controller"),
-        asker.ask("other peer", peer=3),
-    )
-    asker.peers.unreachable(2, "quorum", now=7)
+    asker.ask("first")
+    asker.ask("second")
+    asker.ask("other channel", purpose="controller")
+    asker.ask("other peer", peer=OTHER)
+    asker.peers.unreachable(PEER, "quorum", now=TimestampMs(7))
     assert asker.answers == [("first", None, 7), ("second", None, 7)]
-    asker.peers.unreachable(2, "quorum", now=8)
+    asker.peers.unreachable(PEER, "quorum", now=TimestampMs(8))
     assert len(asker.answers) == 2
 
 
@@ -93,39 +94,40 @@ def test_an_answer_that_does_not_fit_ends_the_channel(damage: str) -> None:
     asker.ask("first")
     fitting = answer_to(asker.ask("second"))
     frame = {"another correlation id": fitting, "rubbish": b"\x00", "trailing bytes": fitting + b"\x00"}[damage]
-    asker.peers.answered(2, "quorum", frame, now=9)
+    asker.peers.answered(PEER, "quorum", frame, now=TimestampMs(9))
     assert asker.answers == [("first", None, 9), ("second", None, 9)]
-    assert asker.effects[-1] == HangUp(2, "quorum")
+    assert asker.effects[-1] == HangUp(PEER, "quorum")
 
 
 def test_an_answer_without_an_open_request_ends_the_channel() -> None:
     asker = Asker()
-    asker.peers.answered(2, "quorum", b"\x00" * 8, now=1)
-    assert asker.effects == [HangUp(2, "quorum")]
+    asker.peers.answered(PEER, "quorum", b"\x00" * 8, now=TimestampMs(1))
+    assert asker.effects == [HangUp(PEER, "quorum")]
 
 
 def test_what_waits_too_long_has_failed() -> None:
     asker = Asker()
     assert asker.peers.next_deadline() == NEVER
-    asker.ask("slow", timeout_ms=100), asker.ask("patient", peer=3, timeout_ms=500)
+    asker.ask("slow", timeout_ms=100)
+    asker.ask("patient", peer=OTHER, timeout_ms=500)
     assert asker.peers.next_deadline() == 100
-    asker.peers.tick(99)
+    asker.peers.tick(TimestampMs(99))
     assert asker.answers == []
-    asker.peers.tick(100)
+    asker.peers.tick(TimestampMs(100))
     assert asker.answers == [("slow", None, 100)]
-    assert asker.effects[-1] == HangUp(2, "quorum")
+    assert asker.effects[-1] == HangUp(PEER, "quorum")
     assert asker.peers.next_deadline() == 500
 
 
 def test_a_caller_that_learns_of_a_failure_may_ask_again_at_once() -> None:
     asker = Asker()
 
-    def again(answer: Message | None, now: int) -> None:
+    def again(answer: Message | None, now: TimestampMs) -> None:
         asker.ask("again", now=now)
 
-    asker.peers.ask(2, Address("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, again)
-    asker.peers.unreachable(2, "quorum", now=50)
-    assert "quorum" in asker.peers.purposes_to(2)
+    asker.peers.ask(PEER, Address("127.0.0.1", 9093), "quorum", VoteRequest(), AT_ONCE, 100, again)
+    asker.peers.unreachable(PEER, "quorum", now=TimestampMs(50))
+    assert "quorum" in asker.peers.purposes_to(PEER)
     assert asker.peers.next_deadline() == 150
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from reference.node.preferred_replicas import preferred_replica
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.replication.progress import Progress
 
-NOW = 10_000
+NOW = TimestampMs(10_000)
 BROKERS: Any = {
     1: SimpleNamespace(rack="a", fenced=False),
     2: SimpleNamespace(rack="b", fenced=False),
@@ -20,8 +21,8 @@ BROKERS: Any = {
 }
 
 
-def progress(end: int, *, start: int = 0, caught_up: int = NOW) -> Progress:
-    return Progress(end=end, log_start=start, last_caught_up=caught_up)
+def progress(end: int, *, start: int = 0, caught_up: TimestampMs = NOW) -> Progress:
+    return Progress(end=Offset(end), log_start=Offset(start), last_caught_up=caught_up)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,6 @@ def test_the_follower_that_is_named(
     followers: dict[int, Progress], rack: str, offset: int, preferred: int | None
 ) -> None:
     partition: Any = SimpleNamespace(leading=SimpleNamespace(followers=followers), node=1)
-    assert preferred_replica(partition, rack, offset, BROKERS, NOW) == preferred
+    assert preferred_replica(partition, rack, Offset(offset), BROKERS, NOW) == preferred
     partition.leading = None
-    assert preferred_replica(partition, rack, offset, BROKERS, NOW) is None
+    assert preferred_replica(partition, rack, Offset(offset), BROKERS, NOW) is None

@@ -1,7 +1,9 @@
 """Requests that wait: woken by key in the order of arrival, answered at their deadline, forgotten with their connection."""
 
 from reference.node.requests import Purgatory
-from reference.protocol.primitives import NEVER
+from reference.protocol.primitives import NEVER, TimestampMs
+
+A, B = ("a", 0), ("b", 0)
 
 
 class Car:
@@ -11,12 +13,12 @@ class Car:
         self.ready = False
         self._log = log
 
-    def try_complete(self, now: int, key: object) -> bool:
+    def try_complete(self, now: TimestampMs, key: object) -> bool:
         if self.ready:
             self._log.append(f"{self.connection} completed at {now}")
         return self.ready
 
-    def expire(self, now: int) -> None:
+    def expire(self, now: TimestampMs) -> None:
         self._log.append(f"{self.connection} expired at {now}")
 
     def abandon(self) -> None:
@@ -28,11 +30,11 @@ def test_wakes_in_the_order_of_arrival_and_only_what_is_ready() -> None:
     lot: Purgatory[Car] = Purgatory()
     cars = [Car(number, log) for number in (3, 1, 2)]
     for car in cars:
-        lot.park(car, ["a"], 100)
+        lot.park(car, [A], TimestampMs(100))
     cars[0].ready = cars[2].ready = True
-    lot.wake("b", 5)
+    lot.wake(B, TimestampMs(5))
     assert log == []
-    lot.wake("a", 6)
+    lot.wake(A, TimestampMs(6))
     assert log == ["3 completed at 6", "2 completed at 6"]
     assert len(lot) == 1
 
@@ -42,11 +44,11 @@ def test_what_waits_for_records_alone_is_not_woken_for_commits() -> None:
     lot: Purgatory[Car] = Purgatory()
     cars = [Car(1, log, awaits_commits=False), Car(2, log)]
     for car in cars:
-        lot.park(car, ["a"], 100)
+        lot.park(car, [A], TimestampMs(100))
         car.ready = True
-    lot.wake("a", 5, has_records=False)
+    lot.wake(A, TimestampMs(5), has_records=False)
     assert log == ["2 completed at 5"]
-    lot.wake("a", 6)
+    lot.wake(A, TimestampMs(6))
     assert log == ["2 completed at 5", "1 completed at 6"]
 
 
@@ -54,11 +56,11 @@ def test_a_request_that_watches_two_keys_is_answered_once() -> None:
     log: list[str] = []
     lot: Purgatory[Car] = Purgatory()
     car = Car(1, log)
-    lot.park(car, ["a", "b"], 100)
+    lot.park(car, [A, B], TimestampMs(100))
     car.ready = True
-    lot.wake("a", 1)
-    lot.wake("b", 2)
-    lot.tick(1000)
+    lot.wake(A, TimestampMs(1))
+    lot.wake(B, TimestampMs(2))
+    lot.tick(TimestampMs(1000))
     assert log == ["1 completed at 1"]
     assert lot.next_deadline() == NEVER
 
@@ -67,9 +69,9 @@ def test_deadlines_are_met_in_their_order() -> None:
     log: list[str] = []
     lot: Purgatory[Car] = Purgatory()
     for connection, deadline in ((1, 30), (2, 10), (3, 20)):
-        lot.park(Car(connection, log), ["a"], deadline)
+        lot.park(Car(connection, log), [A], TimestampMs(deadline))
     assert lot.next_deadline() == 10
-    lot.tick(20)
+    lot.tick(TimestampMs(20))
     assert log == ["2 expired at 20", "3 expired at 20"]
     assert lot.next_deadline() == 30
 
@@ -78,12 +80,12 @@ def test_a_closed_connection_is_forgotten() -> None:
     log: list[str] = []
     lot: Purgatory[Car] = Purgatory()
     car = Car(1, log)
-    lot.park(car, ["a"], 10)
+    lot.park(car, [A], TimestampMs(10))
     lot.forget(1)
     lot.forget(1)
     car.ready = True
-    lot.wake("a", 1)
-    lot.tick(10)
+    lot.wake(A, TimestampMs(1))
+    lot.tick(TimestampMs(10))
     assert log == ["1 abandoned"]
     assert len(lot) == 0
 
@@ -93,14 +95,14 @@ def test_what_wakes_itself_while_it_completes_is_answered_once() -> None:
     lot: Purgatory[Car] = Purgatory()
 
     class Waker(Car):
-        def try_complete(self, now: int, key: object) -> bool:
+        def try_complete(self, now: TimestampMs, key: object) -> bool:
             completed = super().try_complete(now, key)
             if len(log) < 5:
-                lot.wake("a", now)
+                lot.wake(A, now)
             return completed
 
     car = Waker(1, log)
     car.ready = True
-    lot.park(car, ["a"], 100)
-    lot.wake("a", 1)
+    lot.park(car, [A], TimestampMs(100))
+    lot.wake(A, TimestampMs(1))
     assert log == ["1 completed at 1"] and len(lot) == 0

@@ -7,7 +7,8 @@ from typing import Any
 
 from reference.node.replication import PROPOSE_AGAIN_MS, Replication
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from reference.protocol.messages.alter_partition import AlterPartitionResponse
+from reference.protocol.primitives import TimestampMs
 from reference.replication.fetcher import FetchSettings
 from tests.replication.replicas import LAG_MS, NOW, incarnation
 from tests.replication.serving import caught_up, produce
@@ -21,7 +22,7 @@ def test_a_refused_shrink_is_asked_for_again_after_a_while() -> None:
     produce(partition)
     asked: list[tuple[int, list[int]]] = []
 
-    def refuse(purpose: str, body: AlterPartitionRequest, answered: Any, now: int) -> None:
+    def refuse(purpose: str, body: Any, answered: Any, now: TimestampMs) -> None:
         (topic,) = body.topics
         (wanted,) = topic.partitions
         asked.append((now, [member.broker_id for member in wanted.new_isr_with_epochs]))

@@ -14,6 +14,7 @@ import pytest
 from reference.node.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.primitives import TimestampMs
 from tests.workload.kafka_decides import kafka_decides
 
 SOURCE = Path(__file__).parent / "java" / "Sessions.java"
@@ -166,12 +167,14 @@ def test_the_epoch_after_the_last_is_one() -> None:
     """No drawn run is so long."""
     sessions = FetchSessions(1, random.Random(1))
     fetch = FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchPartition(partition=0)])
-    begun = sessions.context(FetchRequest(session_id=0, session_epoch=0, topics=[fetch]), 12, 0)
-    id = sessions.finish(begun, 12, [FetchResponse.PartitionData(partition_index=0, records=b"")], 0).session_id
+    begun = sessions.context(FetchRequest(session_id=0, session_epoch=0, topics=[fetch]), 12, TimestampMs(0))
+    id = sessions.finish(
+        begun, 12, [FetchResponse.PartitionData(partition_index=0, records=b"")], TimestampMs(0)
+    ).session_id
     sessions.sessions[id].epoch = 0x7FFFFFFF
     for epoch in (0x7FFFFFFF, 1):
         request = FetchRequest(session_id=id, session_epoch=epoch)
-        assert sessions.context(request, 12, 0).error is ErrorCode.NONE
+        assert sessions.context(request, 12, TimestampMs(0)).error is ErrorCode.NONE
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from reference.node.requests import Client, Purgatories, Request
 from reference.protocol.codec import decode, encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.primitives import NodeId
+from reference.protocol.primitives import FIRST_OFFSET, NO_EPOCH, NO_OFFSET, BrokerEpoch, LeaderEpoch, NodeId
 from reference.replication.fetch_session import FetchSession, Key, Wanted
 from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
@@ -74,7 +75,7 @@ class Leader:
             NOW,
             LogIdentity("t", index, TOPIC_ID),
         )
-        found = Partition("t", TOPIC_ID, index, log, 1, brokers=self.registry, lag_max_ms=1000)
+        found = Partition("t", TOPIC_ID, index, log, NodeId(1), brokers=self.registry, lag_max_ms=1000)
         found.take_up(state(), NOW)
         return found
 
@@ -106,7 +107,10 @@ class Follower:
 
     def __init__(self, node: int, partitions: int) -> None:
         self.node, self.epoch, self.session, self.waits = node, incarnation(node), FetchSession(), False
-        self.have: dict[Key, Wanted] = {(TOPIC_ID, index): Wanted(0, 5, -1, 0) for index in range(partitions)}
+        self.have: dict[Key, Wanted] = {
+            (TOPIC_ID, index): Wanted(FIRST_OFFSET, LeaderEpoch(5), NO_EPOCH, FIRST_OFFSET)
+            for index in range(partitions)
+        }
 
     def request(self) -> FetchRequest:
         body = self.session.request(self.have, 1 << 20)
@@ -115,7 +119,7 @@ class Follower:
         self.waits = True
         return body
 
-    def take(self, response: FetchResponse, ends: list[int]) -> None:
+    def take(self, response: FetchResponse, ends: Sequence[int]) -> None:
         self.waits = False
         self.session.answered(response)
         for topic in response.responses:
@@ -165,7 +169,8 @@ class World:
                 if side.partitions[index].take_up(new, side.now):
                     side.wake(index)
         elif name == "restart":
-            self.followers[node].epoch += 10
+            follower = self.followers[node]
+            follower.epoch = BrokerEpoch(follower.epoch + 10)
         else:
             for side in self.sides:
                 getattr(self, name)(side, index, node)
@@ -176,7 +181,7 @@ class World:
         side.wake(index)
 
     def delete(self, side: Leader, index: int, node: int) -> None:
-        side.partitions[index].delete_records(-1)
+        side.partitions[index].delete_records(NO_OFFSET)
         side.purgatories.wake_fetches(("t", index), side.now)
 
     def pass_time(self, side: Leader, index: int, node: int) -> None:
@@ -184,8 +189,9 @@ class World:
         side.purgatories.fetches.tick(side.now)
 
     def shrink(self, side: Leader, index: int, node: int) -> None:
-        if side.partitions[index].leading.shrink_isr(side.now):
-            side.partitions[index].leading.roll_back_isr(side.now)
+        leading = side.partitions[index].require_leader()
+        if leading.shrink_isr(side.now):
+            leading.roll_back_isr(side.now)
             side.reported.append((-1, ("shrinks", index)))
 
     def register(self, side: Leader, index: int, node: int) -> None:

@@ -11,6 +11,7 @@ from reference.coordinator.transaction_state import TopicPartition
 from reference.node.verification import PURPOSE, Operation, Verification
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from reference.protocol.primitives import AT_ONCE, ProducerEpoch, ProducerId, TimestampMs
 
 PARTITION = TopicPartition("t", 0)
 SETTINGS = {
@@ -18,7 +19,7 @@ SETTINGS = {
     "add.partitions.to.txn.retry.backoff.ms": 20,
     "add.partitions.to.txn.retry.backoff.max.ms": 100,
 }
-Answered = Callable[[Any, int], None]
+Answered = Callable[[Any, TimestampMs], None]
 
 
 class Room:
@@ -36,17 +37,17 @@ class Room:
         assert (broker, purpose) == (2, PURPOSE)
         self.asked.append((body, answered))
 
-    def ask(self, id: str, operation: Operation = Operation.ADD, now: int = 0) -> None:
+    def ask(self, id: str, operation: Operation = Operation.ADD, now: TimestampMs = AT_ONCE) -> None:
         self.verification.ask(
             id,
-            Identity(7, 0),
+            Identity(ProducerId(7), ProducerEpoch(0)),
             (PARTITION,),
             operation,
             now,
             lambda verdicts, then: self.verdicts.append((id, verdicts[PARTITION])),
         )
 
-    def answer(self, code: ErrorCode | None, now: int = 0) -> None:
+    def answer(self, code: ErrorCode | None, now: TimestampMs = AT_ONCE) -> None:
         body, answered = self.asked.pop(0)
         answered(None if code is None else response(body, code), now)
 
@@ -116,9 +117,9 @@ def test_no_answer_and_no_coordinator_are_verdicts() -> None:
 
 def test_that_the_transaction_before_is_being_completed_is_waited_out_for_a_while() -> None:
     room = Room()
-    room.ask("a", now=0)
-    room.answer(ErrorCode.CONCURRENT_TRANSACTIONS, now=10)
+    room.ask("a", now=TimestampMs(0))
+    room.answer(ErrorCode.CONCURRENT_TRANSACTIONS, now=TimestampMs(10))
     assert not room.verdicts and room.verification.next_deadline() == 30
-    room.verification.tick(30)
-    room.answer(ErrorCode.CONCURRENT_TRANSACTIONS, now=100)
+    room.verification.tick(TimestampMs(30))
+    room.answer(ErrorCode.CONCURRENT_TRANSACTIONS, now=TimestampMs(100))
     assert room.verdicts == [("a", ErrorCode.CONCURRENT_TRANSACTIONS)]

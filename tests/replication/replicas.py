@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionEpoch, TimestampMs
 from reference.protocol.records.batch import assign, build, read_all_records
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition, PartitionState
 from reference.replication.partition_state import Peer
-from reference.replication.reading import FollowerFetch
+from reference.replication.reading import FollowerFetch, Read
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
 from reference.storage.log import Log
@@ -17,15 +18,19 @@ from reference.storage.recovery import PreviousRun
 from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
 
-NOW = 1_700_000_000_000
+NOW = TimestampMs(1_700_000_000_000)
 TOPIC_ID = UUID(int=7)
-ALL = (1, 2, 3)
+ALL = (NodeId(1), NodeId(2), NodeId(3))
 LAG_MS = 10_000
 
 
-def incarnation(node: int) -> int:
+def nodes(*numbers: int) -> tuple[NodeId, ...]:
+    return tuple(map(NodeId, numbers))
+
+
+def incarnation(node: int) -> BrokerEpoch:
     """The broker epoch that a node has in its first incarnation."""
-    return 100 + node
+    return BrokerEpoch(100 + node)
 
 
 class Registry:
@@ -38,7 +43,7 @@ class Registry:
         return self.peers.get(node)
 
 
-def open_log(disk: Disk | None = None, config: LogConfig | None = None, now: int = NOW, **previous: Any) -> Log:
+def open_log(disk: Disk | None = None, config: LogConfig | None = None, now: TimestampMs = NOW, **previous: Any) -> Log:
     disk = disk or SimulatedDisk()
     disk.make_folder(Path("/data"))
     disk.sync_folder(Path("/"))
@@ -49,13 +54,15 @@ def open_log(disk: Disk | None = None, config: LogConfig | None = None, now: int
 def replica(node: int = 1, registry: Registry | None = None, log: Log | None = None, **settings: Any) -> Partition:
     """A replica without a role."""
     settings.setdefault("lag_max_ms", LAG_MS)
-    return Partition("t", TOPIC_ID, 0, log or open_log(), node, brokers=registry or Registry(), **settings)
+    return Partition("t", TOPIC_ID, 0, log or open_log(), NodeId(node), brokers=registry or Registry(), **settings)
 
 
 def state(
     leader: int = 1, epoch: int = 5, partition_epoch: int = 10, isr: Sequence[int] = ALL, replicas: Sequence[int] = ALL
 ) -> PartitionState:
-    return PartitionState(leader, epoch, partition_epoch, tuple(replicas), tuple(isr))
+    return PartitionState(
+        NodeId(leader), LeaderEpoch(epoch), PartitionEpoch(partition_epoch), nodes(*replicas), nodes(*isr)
+    )
 
 
 def leader(isr: Sequence[int] = ALL, registry: Registry | None = None, **settings: Any) -> Partition:
@@ -72,17 +79,20 @@ def follower(node: int = 2, **settings: Any) -> Partition:
     return found
 
 
-def batch(*values: bytes, base_offset: int = 0, epoch: int = -1, time: int = NOW) -> bytearray:
+def batch(*values: bytes, base_offset: int = 0, epoch: int = -1, time: TimestampMs = NOW) -> bytearray:
     """A batch as a producer sends it, or with an offset and an epoch as a leader sends it."""
-    found = build([Record(index, time, None, value) for index, value in enumerate(values)])
+    found = build([Record(Offset(index), time, None, value) for index, value in enumerate(values)])
     if epoch >= 0:
-        assign(found, base_offset, epoch)
+        assign(found, Offset(base_offset), LeaderEpoch(epoch))
     return found
 
 
-def fetch(leading: Partition, node: int, offset: int, *, now: int = NOW, last_epoch: int = -1, **changes: Any):
+def fetch(
+    leading: Partition, node: int, offset: int, *, now: TimestampMs = NOW, last_epoch: int = -1, **changes: Any
+) -> Read:
     """A follower's fetch in its first incarnation and in the leader's epoch."""
-    asked = FollowerFetch(node, incarnation(node), offset, last_epoch, leading.leader_epoch, 1 << 20, True)
+    last = LeaderEpoch(last_epoch)
+    asked = FollowerFetch(NodeId(node), incarnation(node), Offset(offset), last, leading.leader_epoch, 1 << 20, True)
     asked = asked._replace(**changes)
     return leading.require_leader(asked.asked_epoch).answer_fetch(asked, now)
 

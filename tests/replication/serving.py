@@ -1,7 +1,7 @@
 """A leader's side of the wire, for fetchers: requests as bytes in, responses as bytes out."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +10,7 @@ from reference.protocol.codec import decode, encode
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.protocol.primitives import NO_OFFSET, Offset, TimestampMs
 from reference.replication.partition import Partition
 from reference.replication.proposal import AcceptedIsr, Proposal, ProposalOutcome
 from reference.replication.reading import FollowerFetch
@@ -31,7 +32,7 @@ class LeaderSide:
         self._find = find
         self.sessions = FetchSessions(slots, random.Random(1))
 
-    def answer(self, request: Request, now: int) -> Response:
+    def answer(self, request: Request, now: TimestampMs) -> Response:
         """What comes back over the wire."""
         if isinstance(request, FetchRequest):
             asked = decode(FetchRequest, FETCH_VERSION, encode(request, FETCH_VERSION))
@@ -39,15 +40,15 @@ class LeaderSide:
         asked = decode(ListOffsetsRequest, LIST_OFFSETS_VERSION, encode(request, LIST_OFFSETS_VERSION))
         return decode(ListOffsetsResponse, LIST_OFFSETS_VERSION, encode(self._list(asked), LIST_OFFSETS_VERSION))
 
-    def _fetch(self, request: FetchRequest, now: int) -> FetchResponse:
+    def _fetch(self, request: FetchRequest, now: TimestampMs) -> FetchResponse:
         context = self.sessions.context(request, FETCH_VERSION, now)
         if context.error is not ErrorCode.NONE:
             return FetchResponse(error_code=context.error)
         results = [self._read(wanted, request, now) for wanted in context.wanted]
         return self.sessions.finish(context, FETCH_VERSION, results, now)
 
-    def _read(self, wanted: Any, request: FetchRequest, now: int) -> FetchResponse.PartitionData:
-        data = FetchResponse.PartitionData(partition_index=wanted.partition, records=b"", high_watermark=-1)
+    def _read(self, wanted: Any, request: FetchRequest, now: TimestampMs) -> FetchResponse.PartitionData:
+        data = FetchResponse.PartitionData(partition_index=wanted.partition, records=b"", high_watermark=NO_OFFSET)
         partition = self._find(wanted.topic_id, wanted.partition)
         if partition is None:
             data.error_code = ErrorCode.UNKNOWN_TOPIC_ID
@@ -96,12 +97,12 @@ class LeaderSide:
         return response
 
 
-def produce(replica: Partition, count: int = 1, *, now: int = NOW, acks: int = -1) -> int:
+def produce(replica: Partition, count: int = 1, *, now: TimestampMs = NOW, acks: int = -1) -> Offset:
     """Gives the log's new end."""
     return replica.produce(batch(*[b"x"] * count), now, required_acks=acks).last_offset + 1
 
 
-def caught_up(isr: tuple[int, ...] = ALL, **settings: Any) -> tuple[Partition, Registry]:
+def caught_up(isr: Sequence[int] = ALL, **settings: Any) -> tuple[Partition, Registry]:
     """A leader with one record that all followers of the ISR have."""
     registry = Registry()
     replica = leader(isr, registry, **settings)
@@ -112,7 +113,7 @@ def caught_up(isr: tuple[int, ...] = ALL, **settings: Any) -> tuple[Partition, R
     return replica, registry
 
 
-def answer(replica: Partition, proposal: Proposal, *, now: int = NOW, **changes: Any) -> ProposalOutcome | None:
+def answer(replica: Partition, proposal: Proposal, *, now: TimestampMs = NOW, **changes: Any) -> ProposalOutcome | None:
     said: dict[str, Any] = {"leader_epoch": 5, "partition_epoch": 11, "isr": proposal.isr, **changes}
     error = said.pop("error", ErrorCode.NONE)
-    return replica.leading.proposal_answered(proposal, error, now, AcceptedIsr(**said))
+    return replica.require_leader().proposal_answered(proposal, error, now, AcceptedIsr(**said))

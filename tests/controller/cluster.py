@@ -20,7 +20,7 @@ from reference.protocol.messages.elect_leaders import ElectLeadersRequest, Elect
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.topic_record import TopicRecord
-from reference.protocol.primitives import NodeId
+from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, BrokerEpoch, NodeId
 from reference.protocol.schema import Message
 
 CLUSTER_ID = "a-cluster"
@@ -29,7 +29,11 @@ METADATA_LEVEL = 30
 TOPIC = "t"
 
 
-def directory_of(broker: NodeId) -> UUID:
+def nodes(*numbers: int) -> list[NodeId]:
+    return [NodeId(number) for number in numbers]
+
+
+def directory_of(broker: int) -> UUID:
     return UUID(int=1000 + broker)
 
 
@@ -42,9 +46,9 @@ class ControlledCluster:
 
     def __init__(self, *, has_elr: bool = True, settings: dict[str, str] | None = None) -> None:
         self.image = MetadataImage()
-        self.configuration = Configuration(100, settings or {"min.insync.replicas": "2"}, self.image)
-        self.now = 0
-        self.offset = 0
+        self.configuration = Configuration(NodeId(100), settings or {"min.insync.replicas": "2"}, self.image)
+        self.now = AT_ONCE
+        self.offset = FIRST_OFFSET
         self.incarnations = 0
         self.written: list[Message] = []
         self.write(
@@ -63,12 +67,12 @@ class ControlledCluster:
 
     # ---- brokers
 
-    def registration(self, broker: NodeId, *, is_clean: bool = True, **changes: object) -> BrokerRegistrationRequest:
+    def registration(self, broker: int, *, is_clean: bool = True, **changes: object) -> BrokerRegistrationRequest:
         """A request of a new incarnation."""
         self.incarnations += 1
-        known = self.image.brokers.get(broker)
+        known = self.image.brokers.get(NodeId(broker))
         request = BrokerRegistrationRequest(
-            broker_id=broker,
+            broker_id=NodeId(broker),
             cluster_id=CLUSTER_ID,
             incarnation_id=UUID(int=(broker << 64) + self.incarnations),
             listeners=[BrokerRegistrationRequest.Listener(name="PLAINTEXT", host="localhost", port=9000 + broker)],
@@ -99,12 +103,12 @@ class ControlledCluster:
         return decision.response.broker_epoch
 
     def heartbeat(
-        self, broker: NodeId, *, replayed: int | None = None, epoch: int | None = None, **changes: object
+        self, broker: int, *, replayed: int | None = None, epoch: int | None = None, **changes: object
     ) -> BrokerHeartbeatResponse:
         """A heartbeat of a broker that has replayed everything, unless it says otherwise."""
         request = BrokerHeartbeatRequest(
-            broker_id=broker,
-            broker_epoch=self.image.brokers[broker].epoch if epoch is None else epoch,
+            broker_id=NodeId(broker),
+            broker_epoch=self.image.brokers[NodeId(broker)].epoch if epoch is None else BrokerEpoch(epoch),
             current_metadata_offset=self.offset - 1 if replayed is None else replayed,
         )
         for name, value in changes.items():
@@ -117,16 +121,16 @@ class ControlledCluster:
         self.write(decision.records)
         return decision.response
 
-    def start(self, *ids: NodeId) -> None:
+    def start(self, *ids: int) -> None:
         """Register and unfence brokers, one by one."""
         for each in ids:
             self.register(self.registration(each))
             self.heartbeat(each)
 
-    def fence(self, broker: NodeId) -> None:
-        self.write(brokers.fence_broker(self.image, self.configuration, broker))
+    def fence(self, broker: int) -> None:
+        self.write(brokers.fence_broker(self.image, self.configuration, NodeId(broker)))
 
-    def crash(self, broker: NodeId) -> None:
+    def crash(self, broker: int) -> None:
         """The broker is fenced, and comes back with another incarnation that has lost its tail."""
         self.now += SESSION_MS + 1
         self.fence(broker)
@@ -134,7 +138,7 @@ class ControlledCluster:
 
     # ---- partitions
 
-    def create(self, name: str, *replicas: list[NodeId], **settings: str) -> None:
+    def create(self, name: str, *replicas: Sequence[int], **settings: str) -> None:
         """A topic; its first partition has the first replicas, all of them in sync."""
         records: list[Message] = [TopicRecord(name=name, topic_id=topic_id_of(name))]
         records += [
@@ -145,9 +149,9 @@ class ControlledCluster:
             PartitionRecord(
                 partition_id=index,
                 topic_id=topic_id_of(name),
-                replicas=each,
-                isr=each,
-                leader=each[0],
+                replicas=nodes(*each),
+                isr=nodes(*each),
+                leader=NodeId(each[0]),
                 leader_epoch=0,
                 partition_epoch=0,
                 directories=[directory_of(broker) for broker in each],
@@ -161,7 +165,7 @@ class ControlledCluster:
         assert found is not None
         return found
 
-    def proposal(self, isr: Sequence[NodeId], name: str = TOPIC, index: int = 0) -> AlterPartitionRequest:
+    def proposal(self, isr: Sequence[int], name: str = TOPIC, index: int = 0) -> AlterPartitionRequest:
         """What the leader of a partition may ask."""
         partition = self.partition(name, index)
         epochs = {each.id: each.epoch for each in self.image.brokers.values()}
@@ -169,7 +173,8 @@ class ControlledCluster:
             partition_index=index,
             leader_epoch=partition.leader_epoch,
             new_isr_with_epochs=[
-                AlterPartitionRequest.BrokerState(broker_id=each, broker_epoch=epochs.get(each, 0)) for each in isr
+                AlterPartitionRequest.BrokerState(broker_id=each, broker_epoch=epochs.get(each, 0))
+                for each in nodes(*isr)
             ],
             leader_recovery_state=0,
             partition_epoch=partition.partition_epoch,
@@ -185,7 +190,7 @@ class ControlledCluster:
         self.write(decision.records)
         return decision.response
 
-    def alter_isr(self, isr: Sequence[NodeId], name: str = TOPIC, index: int = 0) -> int:
+    def alter_isr(self, isr: Sequence[int], name: str = TOPIC, index: int = 0) -> int:
         """Propose an ISR; gives the code of the answer."""
         return self.alter(self.proposal(isr, name, index)).topics[0].partitions[0].error_code
 

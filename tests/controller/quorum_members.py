@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -28,7 +28,7 @@ from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
-from reference.protocol.primitives import NO_UUID, Offset
+from reference.protocol.primitives import NO_UUID, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.config import LogConfig
 from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID, LogDirectory
@@ -58,13 +58,15 @@ def copied(message: Message) -> Any:
     return decode(type(message), version, encode(message, version))
 
 
-class Turns:
+class Turns(Random):
     """A chance by which members stand for election in the order of their ids."""
 
     def __init__(self, id: int) -> None:
+        super().__init__()
         self._id = id
 
-    def randrange(self, start: int, stop: int, /) -> int:
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        assert stop is not None
         return start + (stop - start) * self._id // 10
 
 
@@ -81,16 +83,16 @@ class Members:
         **settings: Any,
     ) -> None:
         """`changing` voters are in the log (KIP-853), not in the configuration; those that may come to be there report."""
-        self.now = 1_000_000
+        self.now = TimestampMs(1_000_000)
         named = changing or reporting
         self.directories = {id: UUID(int=id + 1) if named else NO_UUID for id in range(voters + observers)}
         self._reporting = reporting
         self._changing = changing
-        self.settings = QuorumSettings(tuple(range(voters)), **settings)
+        self.settings = QuorumSettings(tuple(map(NodeId, range(voters))), **settings)
         self.ids = range(voters + observers)
         self.disks = [SimulatedDisk() for _ in self.ids]
         self.quorums: dict[int, Quorum] = {}
-        self.levels = LEVELS
+        self.levels: tuple[int, int] = LEVELS
         """The levels of kraft.version that a new voter reports."""
         self.answers: list[tuple[object, Any]] = []
         self.traces: list[tuple[int, str]] = []
@@ -110,7 +112,7 @@ class Members:
 
     def voter(self, id: int) -> Voter:
         """The entry of a member among changing voters."""
-        return Voter(id, self.directories[id], (Endpoint("CONTROLLER", f"node-{id}", 9093),), LEVELS)
+        return Voter(NodeId(id), self.directories[id], (Endpoint("CONTROLLER", f"node-{id}", 9093),), LEVELS)
 
     def settings_of(self, id: int) -> QuorumSettings:
         """A member of changing voters knows the first node of another id as its bootstrap server."""
@@ -133,7 +135,7 @@ class Members:
             logs.load(self.now)
             log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, CONFIG, self.now)
             self.quorums[id] = Quorum(
-                id,
+                NodeId(id),
                 CLUSTER,
                 self.settings_of(id),
                 self.disks[id],
@@ -181,13 +183,13 @@ class Members:
 
     def _reached(self, id: int, peer: int) -> int:
         """The member that a peer of a member is; among changing voters that at the address that it knows."""
-        address = self.quorums[id].address_of(peer) if self._changing else None
+        address = self.quorums[id].address_of(NodeId(peer)) if self._changing else None
         return peer if address is None else int(address[0].removeprefix("node-"))
 
     def ask(self, id: int, request: Message, token: object = None) -> Any:
         """A member's answer; None for a fetch, whose answer comes by its token."""
         quorum = self.quorums[id]
-        handlers: Mapping[type[Message], Callable[[Any, int], Message]] = {
+        handlers: Any = {
             VoteRequest: quorum.handle_vote,
             BeginQuorumEpochRequest: quorum.handle_begin_quorum_epoch,
             EndQuorumEpochRequest: quorum.handle_end_quorum_epoch,
@@ -243,6 +245,10 @@ class Members:
         return [record.name for _, record in self.quorums[id].committed(start) if isinstance(record, TopicRecord)]
 
 
+def asker_of(node: int, epoch: int, cluster: str = CLUSTER) -> messages.Asker:
+    return messages.Asker(cluster, NodeId(node), NO_UUID, LeaderEpoch(epoch))
+
+
 def vote(
     candidate: int = 1,
     epoch: int = 5,
@@ -252,7 +258,8 @@ def vote(
     pre_vote: bool = False,
     cluster: str = CLUSTER,
 ) -> VoteRequest:
-    return messages.vote_request(messages.Asker(cluster, candidate, NO_UUID, epoch), voter, last, pre_vote=pre_vote)
+    asker, end = asker_of(candidate, epoch, cluster), (LeaderEpoch(last[0]), Offset(last[1]))
+    return messages.vote_request(asker, NodeId(voter), end, pre_vote=pre_vote)
 
 
 def asked_vote(members: Members, request: VoteRequest) -> tuple[int, bool]:
@@ -264,9 +271,8 @@ def asked_vote(members: Members, request: VoteRequest) -> tuple[int, bool]:
 def fetch(
     replica: int = 1, epoch: int = 1, *, last: tuple[int, int] = (0, 0), known: int = 2**62, wait_ms: int = 0
 ) -> FetchRequest:
-    return messages.fetch_request(
-        messages.Asker(CLUSTER, replica, NO_UUID, epoch), last, known, max_wait_ms=wait_ms, max_bytes=1 << 20
-    )
+    asker, end = asker_of(replica, epoch), (LeaderEpoch(last[0]), Offset(last[1]))
+    return messages.fetch_request(asker, end, Offset(known), max_wait_ms=wait_ms, max_bytes=1 << 20)
 
 
 def levels(lowest: int, highest: int) -> UpdateRaftVoterRequest.KRaftVersionFeature:

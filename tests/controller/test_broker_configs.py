@@ -11,6 +11,7 @@ from reference.controller.broker_configs import validate_broker_configs
 from reference.controller.configs import Configuration
 from reference.controller.image import BROKER_RESOURCE, MetadataImage
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import NodeId
 
 ONE, ALL = True, False
 DYNAMIC, EVERYWHERE, FILE, DEFAULT = 2, 3, 4, 5
@@ -70,7 +71,7 @@ def configured(one: dict[str, str], every: dict[str, str], file: dict[str, str])
     image = MetadataImage()
     image.configs[BROKER_RESOURCE, "1"] = one
     image.configs[BROKER_RESOURCE, ""] = every
-    return Configuration(1, file, image)
+    return Configuration(NodeId(1), file, image)
 
 
 def test_a_setting_names_all_places_that_it_could_come_from() -> None:

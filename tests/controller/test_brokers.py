@@ -15,6 +15,7 @@ from reference.protocol.messages.broker_registration import BrokerRegistrationRe
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.primitives import NodeId
 from tests.controller.cluster import SESSION_MS, TOPIC, ControlledCluster, directory_of
 
 
@@ -38,10 +39,12 @@ def refusal(cluster: ControlledCluster, request: BrokerRegistrationRequest) -> K
 
 def test_the_same_incarnation_amends_its_registration() -> None:
     cluster = three_brokers()
-    request = cluster.registration(1, incarnation_id=cluster.image.brokers[1].registration.incarnation_id, rack="r")
-    epoch = cluster.image.brokers[1].epoch
+    request = cluster.registration(
+        1, incarnation_id=cluster.image.brokers[NodeId(1)].registration.incarnation_id, rack="r"
+    )
+    epoch = cluster.image.brokers[NodeId(1)].epoch
     assert cluster.register(request) == epoch
-    broker = cluster.image.brokers[1]
+    broker = cluster.image.brokers[NodeId(1)]
     assert (broker.epoch, broker.fenced, broker.rack) == (epoch, False, "r")
     assert broker.registered_at == cluster.offset - 1 > epoch
     assert [type(each) for each in cluster.written] == [RegisterBrokerRecord]
@@ -164,8 +167,8 @@ def test_below_min_isr_those_who_leave_stay_eligible_and_lead_when_they_are_back
 @pytest.mark.step("replication", "ControlledShutdown")
 def test_a_broker_that_stops_is_not_elected_while_it_still_serves() -> None:
     cluster = three_brokers()
-    cluster.write(brokers.controlled_shutdown(cluster.image, cluster.configuration, 0))
+    cluster.write(brokers.controlled_shutdown(cluster.image, cluster.configuration, NodeId(0)))
     assert (cluster.partition().leader, cluster.partition().isr) == (1, [1, 2])
-    assert not cluster.image.is_active(0)
-    assert not cluster.image.brokers[0].fenced
-    assert brokers.controlled_shutdown(cluster.image, cluster.configuration, 0) == []
+    assert not cluster.image.is_active(NodeId(0))
+    assert not cluster.image.brokers[NodeId(0)].fenced
+    assert brokers.controlled_shutdown(cluster.image, cluster.configuration, NodeId(0)) == []

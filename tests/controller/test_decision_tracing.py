@@ -12,8 +12,9 @@ from reference.controller.elections import change_min_isr
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.primitives import LeaderEpoch, NodeId
 from reference.protocol.schema import Message
-from tests.controller.cluster import TOPIC, ControlledCluster, topic_id_of
+from tests.controller.cluster import TOPIC, ControlledCluster, nodes, topic_id_of
 from tests.controller.test_reassignments import move
 
 MIN_ISR = "min.insync.replicas"
@@ -30,12 +31,12 @@ class TracingCluster(ControlledCluster):
         self.start(0, 1, 2, 3, 4)
         self.create(TOPIC, [0, 1, 2])
         self._tracing = DecisionTracing(
-            0, self.image, self.configuration, lambda action, row: self.reported.append((action, row))
+            NodeId(0), self.image, self.configuration, lambda action, row: self.reported.append((action, row))
         )
 
     def write(self, records: Sequence[Message]) -> None:
         if self._tracing is not None:
-            self._tracing.trace_step(records, 1, self.offset + len(records))
+            self._tracing.trace_step(records, LeaderEpoch(1), self.offset + len(records))
         super().write(records)
 
     def configure(self, resource_type: int, name: str, value: str | None) -> None:
@@ -74,7 +75,7 @@ def test_a_cancelled_reassignment_is_traced_also_where_it_is_an_unclean_election
     move(cluster, [0, 1, 3])
     move(cluster, None)
     move(cluster, [3, 4])
-    cluster.write([PartitionChangeRecord(topic_id=topic_id_of(TOPIC), partition_id=0, isr=[3], leader=3)])
+    cluster.write([PartitionChangeRecord(topic_id=topic_id_of(TOPIC), partition_id=0, isr=nodes(3), leader=NodeId(3))])
     move(cluster, None)
     reported = [step for step in cluster.steps if step[0] == "CallOffReassignment"]
     assert reported == [("CallOffReassignment", {"replicas": [0, 1, 2]})] * 2

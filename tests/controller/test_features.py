@@ -11,10 +11,11 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from reference.protocol.primitives import NodeId
 from tests.controller.cluster import ControlledCluster
 
 SUPPORTED = {"metadata.version": (7, 30), ELR_FEATURE: (0, 1), "group.version": (0, 1), "kraft.version": (0, 1)}
-CONTROLLER = 1
+CONTROLLER = NodeId(1)
 FAILED = "The update failed for all features since the following feature had an error: "
 NOT_A_DOWNGRADE = (
     "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade."

@@ -15,6 +15,7 @@ from reference.controller.configs import (
 from reference.controller.group_configs import GROUP_RESOURCE, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, check_bounds
 from reference.controller.image import MetadataImage
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import NodeId
 
 
 def altered(image: MetadataImage, *changes: Alteration, group: str = "g") -> None:
@@ -24,7 +25,7 @@ def altered(image: MetadataImage, *changes: Alteration, group: str = "g") -> Non
 
 def test_a_group_s_own_value_is_the_strongest() -> None:
     image = MetadataImage()
-    configuration = Configuration(1, {"group.consumer.session.timeout.ms": "50000"}, image)
+    configuration = Configuration(NodeId(1), {"group.consumer.session.timeout.ms": "50000"}, image)
     assert configuration.group_integer("g", SESSION_TIMEOUT) == 50_000
     assert configuration.group_setting("g", SESSION_TIMEOUT).source == STATIC_BROKER
     assert configuration.group_setting("g", HEARTBEAT_INTERVAL).source == DEFAULT
@@ -66,7 +67,7 @@ def test_what_is_refused(group: str, name: str, value: str, code: ErrorCode) -> 
     ],
 )
 def test_the_broker_s_bounds(configs: dict[str, str], is_allowed: bool) -> None:
-    broker = Configuration(1, {}, MetadataImage())
+    broker = Configuration(NodeId(1), {}, MetadataImage())
     if is_allowed:
         check_bounds(configs, broker.integer)
         return
@@ -76,6 +77,6 @@ def test_the_broker_s_bounds(configs: dict[str, str], is_allowed: bool) -> None:
 
 
 def test_a_session_outlasts_a_heartbeat() -> None:
-    broker = Configuration(1, {"group.consumer.max.heartbeat.interval.ms": "60000"}, MetadataImage())
+    broker = Configuration(NodeId(1), {"group.consumer.max.heartbeat.interval.ms": "60000"}, MetadataImage())
     with pytest.raises(KafkaError):
         check_bounds({HEARTBEAT_INTERVAL: "45000"}, broker.integer)

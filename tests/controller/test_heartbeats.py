@@ -6,6 +6,7 @@ Requests that are drawn beside Kafka have no test here (`test_kafka_decides_alik
 import pytest
 
 from reference.controller.heartbeats import Heartbeats
+from reference.protocol.primitives import BrokerEpoch, NodeId, TimestampMs
 from tests.controller.cluster import SESSION_MS, ControlledCluster, two_brokers
 
 
@@ -19,50 +20,50 @@ def test_a_broker_is_unfenced_once_it_has_replayed_its_registration() -> None:
     assert (answer.is_caught_up, answer.is_fenced) == (True, True)
     answer = cluster.heartbeat(3, replayed=epoch)
     assert (answer.is_caught_up, answer.is_fenced) == (True, False)
-    assert cluster.image.is_active(3)
+    assert cluster.image.is_active(NodeId(3))
 
 
 def test_silent_brokers_are_fenced_one_at_a_time_after_a_whole_session() -> None:
     cluster = two_brokers()
     assert cluster.heartbeats.next_deadline() == SESSION_MS + 1
-    assert cluster.heartbeats.overdue(cluster.image, SESSION_MS) is None
-    cluster.now = 100
+    assert cluster.heartbeats.overdue(cluster.image, TimestampMs(SESSION_MS)) is None
+    cluster.now = TimestampMs(100)
     cluster.heartbeat(1)
     assert cluster.heartbeats.next_deadline() == SESSION_MS + 1
-    assert cluster.heartbeats.overdue(cluster.image, SESSION_MS + 1) == 0
-    assert cluster.heartbeats.overdue(cluster.image, SESSION_MS + 1) is None
+    assert cluster.heartbeats.overdue(cluster.image, TimestampMs(SESSION_MS + 1)) == 0
+    assert cluster.heartbeats.overdue(cluster.image, TimestampMs(SESSION_MS + 1)) is None
     assert cluster.heartbeats.next_deadline() == SESSION_MS + 101
-    assert cluster.heartbeats.overdue(cluster.image, SESSION_MS + 101) == 1
+    assert cluster.heartbeats.overdue(cluster.image, TimestampMs(SESSION_MS + 101)) == 1
     assert cluster.heartbeats.next_deadline() is None
 
 
 def test_a_new_controller_gives_every_unfenced_broker_a_whole_session() -> None:
     cluster = two_brokers()
     cluster.fence(1)
-    later = Heartbeats(SESSION_MS, cluster.image, now=1_000_000)
-    assert later.overdue(cluster.image, 1_000_000 + SESSION_MS) is None
-    assert later.overdue(cluster.image, 1_000_001 + SESSION_MS) == 0
-    assert later.overdue(cluster.image, 1_000_001 + SESSION_MS) is None
+    later = Heartbeats(SESSION_MS, cluster.image, now=TimestampMs(1_000_000))
+    assert later.overdue(cluster.image, TimestampMs(1_000_000 + SESSION_MS)) is None
+    assert later.overdue(cluster.image, TimestampMs(1_000_001 + SESSION_MS)) == 0
+    assert later.overdue(cluster.image, TimestampMs(1_000_001 + SESSION_MS)) is None
 
 
 def test_sessions_are_extended_while_the_controller_is_busy_and_end_all_the_same() -> None:
     cluster = two_brokers()
     heartbeats = cluster.heartbeats
     heartbeats.extend(1000)
-    assert heartbeats.overdue(cluster.image, SESSION_MS + 1000) is None
-    cluster.now = SESSION_MS
+    assert heartbeats.overdue(cluster.image, TimestampMs(SESSION_MS + 1000)) is None
+    cluster.now = TimestampMs(SESSION_MS)
     cluster.heartbeat(1)
     for _ in range(100):  # busy all the time: who is silent is fenced, later
         heartbeats.extend(SESSION_MS)
-    assert heartbeats.overdue(cluster.image, 2 * SESSION_MS) is None
-    assert heartbeats.overdue(cluster.image, 2 * SESSION_MS + 1) == 0
-    assert heartbeats.overdue(cluster.image, 3 * SESSION_MS) is None
-    assert heartbeats.overdue(cluster.image, 3 * SESSION_MS + 1) == 1
+    assert heartbeats.overdue(cluster.image, TimestampMs(2 * SESSION_MS)) is None
+    assert heartbeats.overdue(cluster.image, TimestampMs(2 * SESSION_MS + 1)) == 0
+    assert heartbeats.overdue(cluster.image, TimestampMs(3 * SESSION_MS)) is None
+    assert heartbeats.overdue(cluster.image, TimestampMs(3 * SESSION_MS + 1)) == 1
 
 
 def test_strangers_leave_no_trace() -> None:
     cluster = ControlledCluster()
-    cluster.heartbeats.receive(cluster.image, 77, 5, now=0)
+    cluster.heartbeats.receive(cluster.image, NodeId(77), BrokerEpoch(5), now=TimestampMs(0))
     assert cluster.heartbeats.next_deadline() is None
 
 
@@ -78,4 +79,4 @@ def test_controlled_shutdown_waits_until_the_others_know() -> None:
     cluster.heartbeat(1, replayed=last)
     answer = cluster.heartbeat(0, want_shut_down=True)
     assert (answer.is_fenced, answer.should_shut_down) == (True, True)
-    assert cluster.image.brokers[0].fenced
+    assert cluster.image.brokers[NodeId(0)].fenced

@@ -8,6 +8,7 @@ from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.primitives import NodeId
 from tests.controller.cluster import TOPIC, ControlledCluster, directory_of, topic_id_of, two_brokers
 
 
@@ -32,8 +33,8 @@ def test_a_leader_that_is_named_again_begins_another_leader_epoch() -> None:
     assert cluster.partition().leader_recovery_state == RECOVERING
     cluster.write([change(leader_recovery_state=RECOVERED, directories=[UUID(int=300), UNASSIGNED])])
     assert cluster.partition().leader_recovery_state == RECOVERED
-    assert cluster.partition().directory_of(0) == UUID(int=300)
-    assert cluster.partition().directory_of(7) is None
+    assert cluster.partition().directory_of(NodeId(0)) == UUID(int=300)
+    assert cluster.partition().directory_of(NodeId(7)) is None
 
 
 def test_a_change_leaves_what_others_hold_as_it_was() -> None:
@@ -41,7 +42,7 @@ def test_a_change_leaves_what_others_hold_as_it_was() -> None:
     held = cluster.partition()
     cluster.fence(0)
     assert (held.leader, held.partition_epoch) == (0, 0)
-    assert cluster.partition() != held and not cluster.image.is_active(0)
+    assert cluster.partition() != held and not cluster.image.is_active(NodeId(0))
 
 
 def test_partitions_of_before_directories_had_ids() -> None:
@@ -74,7 +75,7 @@ def test_eligible_leader_replicas_are_forgotten_for_one_topic_or_all() -> None:
 
 def test_which_directories_work() -> None:
     cluster = two_brokers()
-    broker = cluster.image.brokers[0]
+    broker = cluster.image.brokers[NodeId(0)]
     assert broker.directory_for_new_replica() == directory_of(0)
     assert all(broker.has_online(each) for each in (MIGRATING, UNASSIGNED, directory_of(0)))
     assert not any(broker.has_online(each) for each in (LOST, directory_of(1)))

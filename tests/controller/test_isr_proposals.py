@@ -10,6 +10,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.primitives import NodeId
 from tests.controller.cluster import TOPIC, ControlledCluster, topic_id_of
 
 Reassignable = AlterPartitionReassignmentsRequest.ReassignableTopic
@@ -71,9 +72,9 @@ def test_a_member_that_is_fenced_or_stops_or_is_in_another_incarnation_is_not_el
     assert code_of(cluster, request) == ErrorCode.INELIGIBLE_REPLICA
     data_of(request).new_isr_with_epochs[2].broker_epoch = -1
     assert code_of(cluster, request) == ErrorCode.NONE
-    cluster.write(brokers.controlled_shutdown(cluster.image, cluster.configuration, 2))
+    cluster.write(brokers.controlled_shutdown(cluster.image, cluster.configuration, NodeId(2)))
     assert cluster.alter_isr([0, 1, 2]) == ErrorCode.INELIGIBLE_REPLICA
-    cluster.write(brokers.unregister_broker(cluster.image, cluster.configuration, 2))
+    cluster.write(brokers.unregister_broker(cluster.image, cluster.configuration, NodeId(2)))
     assert cluster.alter_isr([0, 1, 2]) == ErrorCode.INELIGIBLE_REPLICA
 
 

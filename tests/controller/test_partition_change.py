@@ -3,6 +3,7 @@
 import json
 import random
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -15,20 +16,22 @@ from reference.controller.image_records import partition_as_record
 from reference.controller.leadership_rules import stays_eligible
 from reference.controller.metadata_records import encode_metadata_record
 from reference.controller.partition_change import Election, Target, Terms, change_partition
+from reference.protocol.primitives import LeaderEpoch, NodeId, PartitionEpoch
+from tests.controller.cluster import nodes
 
 SOURCE = Path(__file__).parent / "java" / "Changes.java"
 TOPIC = UUID(int=1000)
 CASES = 20_000
-BROKERS = range(6)
+BROKERS = nodes(*range(6))
 
 
-def some(chance: random.Random, items: list[int], least: int = 0) -> list[int]:
+def some(chance: random.Random, items: Sequence[NodeId], least: int = 0) -> list[NodeId]:
     return chance.sample(items, chance.randint(min(least, len(items)), len(items)))
 
 
 def random_partition(chance: random.Random) -> PartitionImage:
     """Any partition that decisions could lead to, and some that they could not."""
-    replicas = some(chance, list(BROKERS), 1)
+    replicas = some(chance, BROKERS, 1)
     adding = some(chance, replicas) if chance.random() < 0.3 else []
     removing = some(chance, [each for each in replicas if each not in adding]) if chance.random() < 0.3 else []
     isr = some(chance, replicas, chance.choice([0, 1, 1]))
@@ -38,8 +41,8 @@ def random_partition(chance: random.Random) -> PartitionImage:
         replicas=replicas,
         isr=isr,
         leader=leader,
-        leader_epoch=7,
-        partition_epoch=11,
+        leader_epoch=LeaderEpoch(7),
+        partition_epoch=PartitionEpoch(11),
         removing_replicas=removing,
         adding_replicas=adding,
         eligible_leader_replicas=elr,
@@ -54,7 +57,7 @@ def random_target(chance: random.Random, partition: PartitionImage) -> Target:
     if chance.random() < 0.6:
         target.isr = some(chance, partition.replicas)
     if chance.random() < 0.3:
-        wanted = some(chance, list(BROKERS), 1)
+        wanted = some(chance, BROKERS, 1)
         target.removing_replicas = sorted({*partition.replicas} - {*wanted})
         target.adding_replicas = sorted({*wanted} - {*partition.replicas})
         target.replicas = [*wanted, *target.removing_replicas]
@@ -66,8 +69,8 @@ def random_target(chance: random.Random, partition: PartitionImage) -> Target:
     return target
 
 
-def random_terms(chance: random.Random, partition: PartitionImage) -> tuple[Terms, list[int]]:
-    alive = some(chance, list(BROKERS))
+def random_terms(chance: random.Random, partition: PartitionImage) -> tuple[Terms, list[NodeId]]:
+    alive = some(chance, BROKERS)
     terms = Terms(
         min_isr=chance.randint(1, 3),
         has_elr=chance.random() < 0.6,
@@ -79,7 +82,7 @@ def random_terms(chance: random.Random, partition: PartitionImage) -> tuple[Term
     return terms, alive
 
 
-def as_json(partition: PartitionImage, target: Target, terms: Terms, alive: list[int]) -> str:
+def as_json(partition: PartitionImage, target: Target, terms: Terms, alive: Sequence[int]) -> str:
     return json.dumps(
         {
             "partition": {
@@ -133,12 +136,12 @@ def as_kafka_keeps_them(
 def test_who_is_dropped_is_not_eligible_any_more() -> None:
     """The known deviation: a replica that was dropped misses what is committed later, and must not be elected with it."""
     partition = random_partition(random.Random(1))
-    partition.replicas, partition.isr, partition.leader = [0, 1, 2], [0, 1, 2], 0
+    partition.replicas, partition.isr, partition.leader = BROKERS[:3], BROKERS[:3], BROKERS[0]
     partition.adding_replicas, partition.removing_replicas = [], []
     partition.eligible_leader_replicas, partition.last_known_elr = [], []
     partition.directories = [UUID(int=200 + each) for each in partition.replicas]
     target = Target.unchanged(partition)
-    target.replicas, target.removing_replicas = [1, 0, 2], [0, 2]
+    target.replicas, target.removing_replicas = nodes(1, 0, 2), nodes(0, 2)
     terms = Terms(2, has_elr=True, is_alive=lambda _: True, directory_for_new_replica=lambda _: UUID(int=1))
     record = change_partition(TOPIC, 3, partition, target, terms)
     assert record is not None

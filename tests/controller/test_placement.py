@@ -80,7 +80,7 @@ def test_brokers_that_stop_or_are_cordoned_get_nothing() -> None:
     cluster = cluster_of([None] * 4)
     cluster.create("held", [0, 1])
     cluster.heartbeat(0, want_shut_down=True)
-    assert cluster.image.brokers[0].in_controlled_shutdown
+    assert cluster.image.brokers[NodeId(0)].in_controlled_shutdown
     cluster.heartbeat(1, cordoned_log_dirs=[directory_of(1)])
     placed = place_replicas(cluster.image, 8, 2, random.Random(3))
     assert {each for replicas in placed for each in replicas} == {2, 3}
@@ -94,7 +94,7 @@ def test_a_broker_that_has_stopped_in_good_order_may_get_replicas_again() -> Non
     cluster.create("held", [0, 1])
     for broker in map(NodeId, (0, 1, 2, 0)):
         cluster.heartbeat(broker, want_shut_down=broker == 0)
-    assert cluster.image.brokers[0].in_controlled_shutdown and cluster.image.brokers[0].fenced
+    assert cluster.image.brokers[NodeId(0)].in_controlled_shutdown and cluster.image.brokers[NodeId(0)].fenced
     (replicas,) = place_replicas(cluster.image, 1, 3, random.Random(3))
     assert {*replicas} == {0, 1, 2}
 

@@ -5,6 +5,7 @@ import pytest
 from reference.controller.producer_ids import MAX_PRODUCER_ID, allocate_producer_ids
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from reference.protocol.primitives import NodeId, ProducerId
 from tests.controller.cluster import ControlledCluster
 
 
@@ -19,8 +20,8 @@ from tests.controller.cluster import ControlledCluster
 def test_refusals(next_id: int, epoch_step: int, code: ErrorCode | None) -> None:
     cluster = ControlledCluster()
     cluster.start(0)
-    cluster.image.next_producer_id = next_id
-    request = AllocateProducerIdsRequest(broker_id=0, broker_epoch=cluster.image.brokers[0].epoch + epoch_step)
+    cluster.image.next_producer_id = ProducerId(next_id)
+    request = AllocateProducerIdsRequest(broker_id=0, broker_epoch=cluster.image.brokers[NodeId(0)].epoch + epoch_step)
     if code is None:
         assert allocate_producer_ids(cluster.image, request).response.producer_id_start == next_id
         return

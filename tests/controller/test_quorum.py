@@ -19,12 +19,15 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
-from reference.protocol.primitives import NO_UUID
+from reference.protocol.primitives import NO_NODE, NO_UUID, LeaderEpoch, NodeId
+from tests.controller.cluster import nodes
 from tests.controller.quorum_members import (
     CLUSTER,
     LOG_FOLDER,
     Members,
     asked_vote,
+    asker_of,
+    copied,
     fetch,
     levels,
     stand,
@@ -191,10 +194,10 @@ def test_a_clean_end_hands_over_to_the_best_successor(three: Members) -> None:
     assert three[0].role is Role.RESIGNED
     sends = dict(three[0].take_sends())
     assert sorted(sends) == [1, 2]
-    named = [messages.successors_in(request.topics[0].partitions[0]) for request in sends.values()]
+    named = [messages.successors_in(copied(request).topics[0].partitions[0]) for request in sends.values()]
     assert named == [[(2, NO_UUID), (1, NO_UUID)]] * 2
-    for peer in (1, 2):
-        three.ask(peer, sends[peer])
+    for peer, request in sorted(sends.items()):
+        three.ask(peer, request)
     three.deliver()
     assert three[2].is_ready
     three.pass_time(2_000, step=20)
@@ -208,13 +211,13 @@ def test_an_old_leader_learns_of_the_new_epoch(three: Members) -> None:
     three.now += 1000
     three[0].tick(three.now)
     peer, request = three[0].take_sends()[0]
-    answer = messages.voter_response(BeginQuorumEpochResponse, ErrorCode.FENCED_LEADER_EPOCH, 7, 2)
+    answer = messages.voter_response(BeginQuorumEpochResponse, ErrorCode.FENCED_LEADER_EPOCH, LeaderEpoch(7), NodeId(2))
     three[0].receive(peer, request, answer, three.now)
     assert (three[0].role, three[0].epoch, three[0].leader) == (Role.FOLLOWER, 7, 2)
 
 
 def test_two_leaders_of_one_epoch_are_not_believed(three: Members) -> None:
-    answer = three.ask(1, messages.begin_request(messages.Asker(CLUSTER, 2, NO_UUID, 1), 1)).topics[0].partitions[0]
+    answer = three.ask(1, messages.begin_request(asker_of(2, 1), NodeId(1))).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert three[1].leader == 0
 
@@ -222,17 +225,17 @@ def test_two_leaders_of_one_epoch_are_not_believed(three: Members) -> None:
 def test_answers_to_questions_that_were_not_asked_are_ignored(three: Members) -> None:
     before = (three[1].role, three[1].epoch)
     for request, response in (
-        (vote(), messages.vote_response(ErrorCode.NONE, 9, 2, granted=True)),
-        (fetch(), messages.fetch_response(ErrorCode.FENCED_LEADER_EPOCH, 9, 2)),
+        (vote(), messages.vote_response(ErrorCode.NONE, LeaderEpoch(9), NodeId(2), granted=True)),
+        (fetch(), messages.fetch_response(ErrorCode.FENCED_LEADER_EPOCH, LeaderEpoch(9), NodeId(2))),
     ):
-        three[1].receive(2, request, response, three.now)
+        three[1].receive(NodeId(2), request, response, three.now)
     assert (three[1].role, three[1].epoch) == before
 
 
 def test_the_last_epoch_ends_in_peace() -> None:
     members = Members(voters=1)
     members.start(0)
-    state = QuorumState(leader=-1, leader_epoch=MAX_EPOCH - 1, voted=-1)
+    state = QuorumState(leader=NO_NODE, leader_epoch=LeaderEpoch(MAX_EPOCH - 1), voted=NO_NODE)
     write_quorum_state(members.disks[0], LOG_FOLDER, state)
     members.start(0)
     assert not members[0].is_leader
@@ -384,7 +387,7 @@ def test_steps_bear_the_specifications_names() -> None:
 @pytest.mark.parametrize("voters", [(), (1, 1), (-1, 2)])
 def test_voters_that_cannot_be(voters: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=r"controller\.quorum\.voters"):
-        QuorumSettings(voters)
+        QuorumSettings(tuple(nodes(*voters)))
 
 
 def test_settings_come_from_the_configuration() -> None:
@@ -395,4 +398,5 @@ def test_settings_come_from_the_configuration() -> None:
         assert default is not None
         return int(default)
 
-    assert QuorumSettings((1, 2)).configured(integer) == QuorumSettings((1, 2))
+    settings = QuorumSettings(tuple(nodes(1, 2)))
+    assert settings.configured(integer) == settings

@@ -16,7 +16,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
-from reference.protocol.primitives import Offset
+from reference.protocol.primitives import NodeId, Offset
 from reference.storage.errors import StorageError
 from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, OF_METADATA, Members, topic
 
@@ -103,8 +103,8 @@ def test_what_is_known_of_the_voters_outlasts_a_change_of_them(three: Members, m
     voters = VoterSet(replace(each, directory=UUID(int=77)) if each.id == 2 else each for each in leader.voters)
     monkeypatch.setattr(type(leader), "voters", voters)
     role.count_by(voters, three.now)
-    assert role.members.voters[2].end < 0
-    assert role.members.voters[1] is before[1]
+    assert role.members.voters[NodeId(2)].end < 0
+    assert role.members.voters[NodeId(1)] is before[NodeId(1)]
 
 
 def test_a_new_voter_can_lead(one: Members) -> None:
@@ -334,7 +334,7 @@ def test_a_voter_with_a_new_disk_is_another_one(three: Members) -> None:
     assert change(three, 0, former) == ErrorCode.NONE
     three.pass_time(500)
     assert change(three, 0, addition(three, 2)) == ErrorCode.NONE
-    assert three[2].voters.is_voter(2, three.directories[2])
+    assert three[2].voters.is_voter(NodeId(2), three.directories[2])
 
 
 def test_a_voter_reports_another_endpoint(three: Members) -> None:
@@ -351,12 +351,12 @@ def test_a_voter_reports_another_endpoint(three: Members) -> None:
     )
     end = three[0].log_end_offset
     assert three.ask(0, request).error_code == ErrorCode.NONE
-    assert three[0].address_of(2) == ("another-host", 1)
+    assert three[0].address_of(NodeId(2)) == ("another-host", 1)
     three.pass_time(500)
     assert three.ask(0, request).error_code == ErrorCode.NONE
     assert three[0].log_end_offset == end + 1, "what is known is not written again"
     three.pass_time(3000)
-    assert three[0].address_of(2) == ("node-2", 9093), "the voter itself knows better, and says so"
+    assert three[0].address_of(NodeId(2)) == ("node-2", 9093), "the voter itself knows better, and says so"
 
 
 def test_a_controller_joins_by_itself() -> None:
@@ -368,7 +368,7 @@ def test_a_controller_joins_by_itself() -> None:
     members.replace_disk(1)
     members.start(1)
     members.pass_time(6000)
-    assert [members[id].voters.is_voter(1, members.directories[1]) for id in (0, 1)] == [True, True]
+    assert [members[id].voters.is_voter(NodeId(1), members.directories[1]) for id in (0, 1)] == [True, True]
 
 
 def test_the_leader_describes_voters_and_their_directories(three: Members) -> None:

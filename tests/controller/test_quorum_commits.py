@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.controller import quorum_leading
+from reference.protocol.primitives import FIRST_OFFSET
 from tests.controller.quorum_members import Members, fetch, part, stand, topic
 
 
@@ -13,7 +14,7 @@ def test_a_majority_commits_and_less_does_not(three: Members) -> None:
     three.reaches = lambda sender, receiver: False
     three[0].append([topic(1)], three.now)
     assert three.names(0) == []
-    assert [record.name for _, record in three[0].appended(0)] == ["t1"]
+    assert [record for _, record in three[0].appended(FIRST_OFFSET)] == [topic(1)]
     three.reaches = lambda sender, receiver: 2 not in (sender, receiver)
     three.pass_time(600)
     assert three.names(0) == three.names(1) == ["t1"]

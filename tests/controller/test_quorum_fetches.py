@@ -8,8 +8,8 @@ from reference.controller import quorum_messages as messages
 from reference.controller.quorum_log import Comparison, Verdict
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
-from reference.protocol.primitives import NO_UUID
-from tests.controller.quorum_members import CLUSTER, Members, fetch, part, topic
+from reference.protocol.primitives import LeaderEpoch, NodeId, Offset
+from tests.controller.quorum_members import CLUSTER, Members, asker_of, fetch, part, topic
 
 
 @pytest.mark.step("quorum", "AnswerFetch")
@@ -76,10 +76,14 @@ def test_a_leader_cannot_make_a_member_drop_what_is_committed(three: Members) ->
     three[0].tick(three.now)
     three[0].take_answers()
     three[1].tick(three.now + 2_000)
-    three[1].handle_begin_quorum_epoch(messages.begin_request(messages.Asker(CLUSTER, 2, NO_UUID, 9), 1), three.now)
+    three[1].handle_begin_quorum_epoch(messages.begin_request(asker_of(2, 9), NodeId(1)), three.now)
     peer, request = next(each for each in three[1].take_sends() if isinstance(each[1], FetchRequest) and each[0] == 2)
     response = messages.fetch_response(
-        ErrorCode.NONE, 9, 2, high_watermark=0, compared=Comparison(Verdict.DIVERGING, 1, 0)
+        ErrorCode.NONE,
+        LeaderEpoch(9),
+        NodeId(2),
+        high_watermark=Offset(0),
+        compared=Comparison(Verdict.DIVERGING, LeaderEpoch(1), Offset(0)),
     )
     three[1].receive(peer, request, response, three.now)
     assert three.names(1) == ["t1"]

@@ -11,7 +11,7 @@ from reference.controller.quorum_roles import Role
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from reference.protocol.messages.vote import VoteRequest
-from reference.protocol.primitives import NO_UUID
+from reference.protocol.primitives import NO_UUID, LeaderEpoch, NodeId
 from tests.controller.quorum_members import CLUSTER, Members
 
 STRANGER = 3
@@ -25,9 +25,13 @@ def members() -> Members:
     return members
 
 
+def asker(members: Members, node: int, epoch: int) -> messages.Asker:
+    return messages.Asker(CLUSTER, NodeId(node), members.directories[node], LeaderEpoch(epoch))
+
+
 def report(members: Members, leader: int, epoch: int, host: str) -> Any:
     """BeginQuorumEpoch of a leader to node 0."""
-    request = messages.begin_request(messages.Asker(CLUSTER, leader, members.directories[leader], epoch), 0)
+    request = messages.begin_request(asker(members, leader, epoch), NodeId(0))
     form = BeginQuorumEpochRequest.LeaderEndpoint
     request.leader_endpoints = [form(name="CONTROLLER", host=host, port=1)]
     return members.ask(0, request).topics[0].partitions[0]
@@ -43,7 +47,7 @@ def test_one_that_loses_follows_a_leader_again_that_is_no_voter_in_its_log(membe
     report(members, STRANGER, 5, "there")
     stand(members)
     for peer, request in [(to, each) for to, each in members[0].take_sends() if isinstance(each, VoteRequest)]:
-        refusal = messages.vote_response(ErrorCode.NONE, 5, STRANGER, granted=False)
+        refusal = messages.vote_response(ErrorCode.NONE, LeaderEpoch(5), NodeId(STRANGER), granted=False)
         members[0].receive(peer, request, refusal, members.now)
     assert (members[0].role, members[0].leader) == (Role.FOLLOWER, STRANGER)
 
@@ -65,18 +69,16 @@ def test_the_first_successor_stands_at_once_and_each_where_none_is_named(
     members: Members, successors: list[int], stands: bool
 ) -> None:
     report(members, 1, 5, "node-1")
-    named = [(id, members.directories[id]) for id in successors]
-    asker = messages.Asker(CLUSTER, 1, members.directories[1], 5)
-    members.ask(0, messages.end_request(asker, named))
+    named = [(NodeId(id), members.directories[id]) for id in successors]
+    members.ask(0, messages.end_request(asker(members, 1, 5), named))
     assert (members[0].role is Role.PROSPECTIVE) == stands
 
 
 def test_a_successor_is_named_with_its_directory(members: Members) -> None:
     report(members, 1, 5, "node-1")
-    asker = messages.Asker(CLUSTER, 1, members.directories[1], 5)
-    members.ask(0, messages.end_request(asker, [(0, members.directories[2])]))
+    members.ask(0, messages.end_request(asker(members, 1, 5), [(NodeId(0), members.directories[2])]))
     assert members[0].role is Role.FOLLOWER
-    members.ask(0, messages.end_request(asker, [(0, NO_UUID)]))
+    members.ask(0, messages.end_request(asker(members, 1, 5), [(NodeId(0), NO_UUID)]))
     assert members[0].role is Role.PROSPECTIVE
 
 

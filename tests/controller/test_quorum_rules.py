@@ -4,11 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.controller.quorum_rules import majority_end, successor_delay_ms
+from reference.protocol.primitives import Offset
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=7))
 def test_a_majority_has_it_and_no_majority_has_more(ends: list[int]) -> None:
-    reached = majority_end(ends)
+    reached = majority_end([*map(Offset, ends)])
     assert 2 * sum(end >= reached for end in ends) > len(ends)
     assert 2 * sum(end > reached for end in ends) <= len(ends)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,26 +14,32 @@ from reference.controller import quorum_messages as messages
 from reference.controller.quorum_snapshots import BATCH_RECORDS, SnapshotId, Snapshots
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from reference.protocol.primitives import NO_UUID
+from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import read_batches
 from reference.storage.errors import CorruptFile, OffsetOutOfRange, StorageError
 from reference.storage.simulated_disk import SimulatedDisk
-from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, Members, topic
+from tests.controller.quorum_members import LOG_FOLDER, Members, asker_of, topic
 
 FOLDER = Path("/snapshots")
-ID = SnapshotId(3, 50)
+
+
+def snapshot(epoch: int, end: int) -> SnapshotId:
+    return SnapshotId(LeaderEpoch(epoch), Offset(end))
+
+
+ID = snapshot(3, 50)
 
 
 def snapshots(disk: SimulatedDisk, log_start: int = 0) -> Snapshots:
     disk.make_folder(FOLDER)
     disk.sync_folder(Path("/"))
-    return Snapshots(disk, FOLDER, log_start)
+    return Snapshots(disk, FOLDER, Offset(log_start))
 
 
 def written(count: int = 5) -> tuple[SimulatedDisk, Snapshots]:
     disk = SimulatedDisk()
     found = snapshots(disk)
-    found.write(ID, [topic(number) for number in range(count)], (111, 222))
+    found.write(ID, [topic(number) for number in range(count)], (TimestampMs(111), TimestampMs(222)))
     return disk, found
 
 
@@ -50,7 +57,7 @@ def test_what_is_written_is_read(count: int) -> None:
 
 def test_a_snapshot_is_durable_or_not_there() -> None:
     disk, _ = written()
-    receipt = snapshots(disk).receive(SnapshotId(4, 60))
+    receipt = snapshots(disk).receive(snapshot(4, 60))
     receipt.append(b"some bytes")
     disk.lose_power(Random(1))
     assert snapshots(disk).ids == [ID]
@@ -86,7 +93,7 @@ def test_a_disk_that_is_full_leaves_no_snapshot() -> None:
     disk, found = written()
     disk.read_only = True
     with pytest.raises(StorageError):
-        found.write(SnapshotId(4, 60), [topic(1)], (1, 2))
+        found.write(snapshot(4, 60), [topic(1)], (TimestampMs(1), TimestampMs(2)))
     disk.read_only = False
     assert found.ids == snapshots(disk).ids == [ID]
 
@@ -94,7 +101,7 @@ def test_a_disk_that_is_full_leaves_no_snapshot() -> None:
 # ---- in the quorum
 
 
-def alone(**settings: int) -> Members:
+def alone(**settings: Any) -> Members:
     members = Members(voters=1, **settings)
     members.start(0)
     return members
@@ -109,7 +116,7 @@ def write_snapshot(members: Members, id: int = 0) -> SnapshotId | None:
     """A snapshot of all that is committed."""
     quorum = members[id]
     everything = [*quorum.snapshot_records()] if quorum.latest_snapshot else []
-    start = quorum.latest_snapshot.end_offset if quorum.latest_snapshot else 0
+    start = quorum.latest_snapshot.end_offset if quorum.latest_snapshot else FIRST_OFFSET
     everything += [record for _, record in quorum.committed(start)]
     return quorum.write_snapshot(quorum.high_watermark, everything, members.now)
 
@@ -125,7 +132,7 @@ def image(members: Members, id: int = 0) -> list[str]:
 def test_a_start_takes_up_snapshot_and_log() -> None:
     members = alone()
     append(members, 1, 2)
-    assert write_snapshot(members) == SnapshotId(1, 3)
+    assert write_snapshot(members) == snapshot(1, 3)
     assert write_snapshot(members) is None
     append(members, 3)
     members.lose_power(0)
@@ -142,13 +149,13 @@ def test_no_snapshot_of_what_is_not_committed_or_torn() -> None:
     members.reaches = lambda sender, receiver: False
     quorum.append([topic(1), topic(2)], members.now)
     with pytest.raises(ValueError, match="where 1 is committed"):
-        quorum.write_snapshot(3, [topic(1), topic(2)], members.now)
+        quorum.write_snapshot(Offset(3), [topic(1), topic(2)], members.now)
     members.reaches = lambda sender, receiver: True
     members.pass_time(3_000)
     assert quorum.high_watermark == 3
     with pytest.raises(ValueError, match="inside of a batch"):
-        quorum.write_snapshot(2, [topic(1)], members.now)
-    assert quorum.write_snapshot(1, [], members.now) == SnapshotId(1, 1)
+        quorum.write_snapshot(Offset(2), [topic(1)], members.now)
+    assert quorum.write_snapshot(Offset(1), [], members.now) == snapshot(1, 1)
 
 
 def test_the_log_below_old_snapshots_goes_when_there_is_too_much() -> None:
@@ -159,9 +166,9 @@ def test_the_log_below_old_snapshots_goes_when_there_is_too_much() -> None:
             write_snapshot(members)
     quorum = members[0]
     assert quorum.log_start_offset >= 11
-    assert quorum.latest_snapshot == SnapshotId(1, 31)
+    assert quorum.latest_snapshot == snapshot(1, 31)
     with pytest.raises(OffsetOutOfRange):
-        list(quorum.committed(0))
+        list(quorum.committed(Offset(0)))
     expected = [f"t{number}" for number in range(1, 40)]
     assert image(members) == expected
     members.lose_power(0)
@@ -193,7 +200,7 @@ def test_old_snapshots_go_by_their_age_and_the_newest_stays() -> None:
     members.now += 2000
     append(members, 2)
     write_snapshot(members)
-    assert members[0].latest_snapshot == SnapshotId(1, 3)
+    assert members[0].latest_snapshot == snapshot(1, 3)
     assert members[0].log_start_offset == 3
     members.now += 100_000
     assert members[0].next_deadline() is None
@@ -240,7 +247,7 @@ def test_a_quorum_state_that_is_damaged_is_named(text: str) -> None:
 # ---- sending one
 
 
-def far_behind(**settings: int) -> Members:
+def far_behind(**settings: Any) -> Members:
     """Member 2 was away while the others replaced the beginning of their logs."""
     members = Members(snapshot_chunk_bytes=100, retention_bytes=1500, **settings)
     members.start(0, 1)
@@ -326,16 +333,16 @@ def test_a_snapshot_that_is_damaged_on_its_way_is_not_taken() -> None:
     [
         (0, None, 0, ErrorCode.FENCED_LEADER_EPOCH),
         (9, None, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (1, (1, 5), 0, ErrorCode.SNAPSHOT_NOT_FOUND),
+        (1, snapshot(1, 5), 0, ErrorCode.SNAPSHOT_NOT_FOUND),
         (1, None, 1 << 30, ErrorCode.POSITION_OUT_OF_RANGE),
         (1, None, -1, ErrorCode.POSITION_OUT_OF_RANGE),
     ],
 )
-def test_pieces_that_are_refused(epoch: int, id: tuple[int, int] | None, position: int, code: ErrorCode) -> None:
+def test_pieces_that_are_refused(epoch: int, id: SnapshotId | None, position: int, code: ErrorCode) -> None:
     members = far_behind()
     latest = members[0].latest_snapshot
     assert latest is not None
-    request = messages.fetch_snapshot_request(messages.Asker(CLUSTER, 2, NO_UUID, epoch), id or latest, position, 100)
+    request = messages.fetch_snapshot_request(asker_of(2, epoch), id or latest, position, 100)
     answer = members.ask(0, request).topics[0].partitions[0]
     assert answer.error_code == code
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (0, 1)
@@ -345,9 +352,9 @@ def test_pieces_that_are_refused_as_a_whole() -> None:
     members = far_behind()
     latest = members[0].latest_snapshot
     assert latest is not None
-    request = messages.fetch_snapshot_request(messages.Asker("another", 2, NO_UUID, 1), latest, 0, 100)
+    request = messages.fetch_snapshot_request(asker_of(2, 1, "another"), latest, 0, 100)
     assert members.ask(0, request).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    request = messages.fetch_snapshot_request(messages.Asker(CLUSTER, 2, NO_UUID, 1), latest, 0, 100)
+    request = messages.fetch_snapshot_request(asker_of(2, 1), latest, 0, 100)
     request.topics[0].name = "another"
     answer = members.ask(0, request).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -8,10 +8,11 @@ import pytest
 
 from reference.controller.quorum_voters import Voter, VoterHistory, VoterSet
 from reference.protocol.messages.k_raft_version_record import KRaftVersionRecord
+from reference.protocol.primitives import FIRST_OFFSET, NO_OFFSET, NodeId, Offset
 
 
 def voters(*ids: int, directory: int = 0) -> VoterSet:
-    return VoterSet(Voter(id, UUID(int=directory + id)) for id in ids)
+    return VoterSet(Voter(NodeId(id), UUID(int=directory + id)) for id in ids)
 
 
 def test_a_set_is_what_its_record_says() -> None:
@@ -38,26 +39,26 @@ def test_sets_that_differ_by_one_overlap(one: VoterSet, other: VoterSet, overlap
 
 
 def test_a_voter_of_the_configuration_has_any_directory() -> None:
-    configured = VoterSet([Voter(1)])
-    assert configured.is_voter(1, UUID(int=5))
-    assert not voters(1).is_voter(1, UUID(int=5))
+    configured = VoterSet([Voter(NodeId(1))])
+    assert configured.is_voter(NodeId(1), UUID(int=5))
+    assert not voters(1).is_voter(NodeId(1), UUID(int=5))
 
 
 def history() -> VoterHistory:
-    found = VoterHistory([7])
-    found.take(-1, KRaftVersionRecord(k_raft_version=1))
-    found.take(-1, voters(1).record())
-    found.take(5, voters(1, 2).record())
-    found.take(9, voters(2).record())
+    found = VoterHistory([NodeId(7)])
+    found.take(NO_OFFSET, KRaftVersionRecord(k_raft_version=1))
+    found.take(NO_OFFSET, voters(1).record())
+    found.take(Offset(5), voters(1, 2).record())
+    found.take(Offset(9), voters(2).record())
     return found
 
 
 def test_the_latest_voters_count_and_a_truncation_takes_them_back() -> None:
     found = history()
     assert (found.voters.ids, found.offset, found.level) == ((2,), 9, 1)
-    found.truncate(9)
+    found.truncate(Offset(9))
     assert (found.voters.ids, found.offset) == ((1, 2), 5)
-    found.truncate(0)
+    found.truncate(FIRST_OFFSET)
     assert (found.voters.ids, found.offset, found.level) == ((1,), -1, 1)
     found.clear()
     assert (found.voters.ids, found.level) == ((7,), 0)
@@ -65,15 +66,16 @@ def test_the_latest_voters_count_and_a_truncation_takes_them_back() -> None:
 
 def test_what_was_in_force_at_an_offset_is_known() -> None:
     found = history()
-    assert [found.at(offset).voters.ids for offset in (-1, 4, 5, 8, 9, 99)] == [(1,), (1,), (1, 2), (1, 2), (2,), (2,)]
-    found.forget_before(6)
-    assert [found.at(offset).voters.ids for offset in (6, 8, 9)] == [(1, 2), (1, 2), (2,)]
-    found.forget_before(20)
-    assert found.voters.ids == found.at(20).voters.ids == (2,)
+    expected = {-1: (1,), 4: (1,), 5: (1, 2), 8: (1, 2), 9: (2,), 99: (2,)}
+    assert {offset: found.at(Offset(offset)).voters.ids for offset in expected} == expected
+    found.forget_before(Offset(6))
+    assert [found.at(offset).voters.ids for offset in map(Offset, (6, 8, 9))] == [(1, 2), (1, 2), (2,)]
+    found.forget_before(Offset(20))
+    assert found.voters.ids == found.at(Offset(20)).voters.ids == (2,)
 
 
 def test_the_log_does_not_jump_from_set_to_set() -> None:
     found = history()
     with pytest.raises(ValueError, match="differ by more than one"):
-        found.take(12, voters(2, 3, 4).record())
+        found.take(Offset(12), voters(2, 3, 4).record())
     assert found.voters.ids == (2,)

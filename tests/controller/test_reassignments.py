@@ -8,7 +8,7 @@ import pytest
 from reference.controller.reassignments import list_partition_reassignments
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from tests.controller.cluster import TOPIC, ControlledCluster, directory_of
+from tests.controller.cluster import TOPIC, ControlledCluster, directory_of, nodes
 
 Topic = AlterPartitionReassignmentsRequest.ReassignableTopic
 Wanted = AlterPartitionReassignmentsRequest.ReassignablePartition
@@ -25,9 +25,10 @@ def five_brokers(**settings: str) -> ControlledCluster:
 def move(
     cluster: ControlledCluster, replicas: list[int] | None, *, index: int = 0, name: str = TOPIC, factor: bool = True
 ) -> int:
+    wanted = None if replicas is None else nodes(*replicas)
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=factor,
-        topics=[Topic(name=name, partitions=[Wanted(partition_index=index, replicas=replicas)])],
+        topics=[Topic(name=name, partitions=[Wanted(partition_index=index, replicas=wanted)])],
     )
     return cluster.reassign(request).responses[0].partitions[0].error_code
 

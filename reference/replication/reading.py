@@ -22,7 +22,9 @@ from reference.protocol.primitives import (
 from reference.replication.progress import UNKNOWN
 from reference.storage.log import AbortedTransaction, LogSlice
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = map(
+    TimestampMs, (-1, -2, -3, -4, -5, -6)
+)
 """Timestamps of ListOffsets that name a position instead of a time."""
 
 

@@ -34,6 +34,7 @@ from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.primitives import FIRST_EPOCH, FIRST_OFFSET, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import BatchProducer, assign, build, read_batches
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.record import Record
@@ -73,16 +74,16 @@ class LeadersLog:
     """What another broker has that leads a partition."""
 
     log: Log
-    high_watermark: int
-    open: list[int]
+    high_watermark: Offset
+    open: list[ProducerId]
     """Producers whose transactions it has open."""
 
-    def bases(self) -> list[int]:
+    def bases(self) -> list[Offset]:
         """Where its batches begin, and where it ends."""
         return [*bases_of(self.log), self.log.log_end_offset]
 
 
-def bases_of(log: Log) -> list[int]:
+def bases_of(log: Log) -> list[Offset]:
     return [batch.header.base_offset for segment in log._segments for batch in segment.batches()]
 
 
@@ -96,7 +97,7 @@ class DrawnSteps:
         self.last_id = 100
         self.producer = 0
         self._may_wait = False
-        self.open: list[int] = []
+        self.open: list[ProducerId] = []
 
     def run(self, count: int) -> None:
         level = FeatureLevelRecord(name="metadata.version", feature_level=METADATA_LEVEL)
@@ -150,8 +151,8 @@ class DrawnSteps:
             directories=[UUID(int=0)] * len(replicas),
         )
         if leader != NODE:
-            self.leading[id] = LeadersLog(open_log(), 0, [])
-            self.leading[id].log.assign_epoch_start(0, 0)
+            self.leading[id] = LeadersLog(open_log(), FIRST_OFFSET, [])
+            self.leading[id].log.assign_epoch_start(FIRST_EPOCH, FIRST_OFFSET)
         return [TopicRecord(name=name, topic_id=id), partition]
 
     def metadata(self) -> None:
@@ -193,8 +194,8 @@ class DrawnSteps:
             record.isr = [each for each in now.isr if each != NODE] or [now.leader]
             record.directories = [UUID(int=0)] * len(record.replicas)
         elif NODE not in now.replicas:
-            record.replicas = [NODE, *now.replicas]
-            record.directories = [UUID(int=0)] * len(record.replicas)
+            replicas = [NODE, *now.replicas]
+            record.replicas, record.directories = replicas, [UUID(int=0)] * len(replicas)
         return record
 
     def _elect(self, id: UUID, now: Any) -> None:
@@ -206,7 +207,7 @@ class DrawnSteps:
         elif former is not None:
             source, high_watermark = former.log, former.high_watermark
         else:
-            source, high_watermark = open_log(), 0
+            source, high_watermark = open_log(), FIRST_OFFSET
         bounds = [*bases_of(source), source.log_end_offset]
         is_clean = chance.random() < 0.7
         end = chance.choice([each for each in bounds if each >= (high_watermark if is_clean else 0)] or bounds[-1:])
@@ -226,30 +227,29 @@ class DrawnSteps:
 
     # ---- records
 
-    def _records(self, base: int) -> list[Record]:
+    def _records(self, base: Offset) -> list[Record]:
         return [
             Record(base + at, self.pair.now, b"k", b"%d" % self.chance.randrange(100))
             for at in range(self.chance.choice([1, 1, 2, 3]))
         ]
 
-    def _data(self, open: list[int], base: int) -> tuple[bytearray, Origin]:
+    def _data(self, open: list[ProducerId], base: Offset) -> tuple[bytearray, Origin]:
         """A batch of no producer, of a new transaction, or the end of one."""
         if self.chance.random() < 0.5:
             return build(self._records(base)), Origin.CLIENT
         if open and self.chance.random() < 0.6:
             ended = open.pop(self.chance.randrange(len(open)))
-            end = EndTransaction(self.chance.random() < 0.5, 0)
-            return build_end_transaction(end, ended, 0, self.pair.now), Origin.COORDINATOR
+            end = EndTransaction(self.chance.random() < 0.5, FIRST_EPOCH)
+            return build_end_transaction(end, ended, ProducerEpoch(0), self.pair.now), Origin.COORDINATOR
         self.producer += 1
-        open.append(self.producer)
-        return build(
-            self._records(base), producer=BatchProducer(self.producer, 0, 0, transactional=True)
-        ), Origin.CLIENT
+        open.append(ProducerId(self.producer))
+        producer = BatchProducer(open[-1], ProducerEpoch(0), 0, transactional=True)
+        return build(self._records(base), producer=producer), Origin.CLIENT
 
     def append(self) -> None:
         led = [topic for (topic, _), each in self.pair.replicas.partitions.items() if each.leading is not None]
         if led:
-            data, origin = self._data(self.open, 0)
+            data, origin = self._data(self.open, FIRST_OFFSET)
             self.pair.append(self.chance.choice(led), data, origin)
 
     def delete(self) -> None:
@@ -281,7 +281,7 @@ class DrawnSteps:
             id = self.pair.image.topics[name].id
             leader = self.leading.get(id)
             if leader is None:
-                leader = self.leading[id] = LeadersLog(open_log(), 0, [])
+                leader = self.leading[id] = LeadersLog(open_log(), FIRST_OFFSET, [])
             self._go_on(leader, each.leader_epoch)
             bounds[name], self._asked = self._bounds(leader), id
             if is_full or chance.random() < 0.8:
@@ -289,7 +289,7 @@ class DrawnSteps:
                 response.responses.append(FetchResponse.FetchableTopicResponse(topic_id=id, partitions=[data]))
         return Answer(response, bounds, self._may_wait)
 
-    def _go_on(self, leader: LeadersLog, epoch: int) -> None:
+    def _go_on(self, leader: LeadersLog, epoch: LeaderEpoch) -> None:
         """The leader appends, commits and deletes."""
         chance, log = self.chance, leader.log
         for _ in range(chance.choice([0, 0, 1, 1, 2])):

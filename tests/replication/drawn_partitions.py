@@ -17,22 +17,35 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import (
+    FIRST_EPOCH,
+    FIRST_OFFSET,
+    NO_EPOCH,
+    NO_NODE,
+    BrokerEpoch,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    ProducerEpoch,
+    ProducerId,
+)
 from reference.protocol.records.batch import BatchProducer, assign, build, read_batches
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
-from reference.replication.partition import PartitionState
 from reference.replication.partition_state import Peer
 from reference.replication.proposal import AcceptedIsr
 from reference.replication.reading import FollowerFetch
 from tests.replication.paired_partition import ISOLATIONS, NODE, OTHERS, PairedPartition, kafkas
+from tests.replication.replicas import incarnation, state
 
 STEPS = 150
 AT_ONCE = 100
@@ -56,12 +69,11 @@ class DrawnSteps:
 
     def __init__(self, pair: PairedPartition, chance: random.Random, *, transacts: bool) -> None:
         self.pair, self.chance, self.transacts = pair, chance, transacts
-        leader = chance.choice([NODE, NODE, 2])
-        self.truth = PartitionState(leader, 5, 10, (1, 2, 3), (1, 2, 3))
+        self.truth = state(chance.choice([NODE, NODE, 2]))
         self.decided: dict[int, AcceptedIsr] = {}
         """What became of accepted proposals whose answer is late, by the proposal's id."""
         self.producer = 0
-        self.open: list[int] = []
+        self.open: list[ProducerId] = []
 
     def run(self, count: int) -> None:
         self.pair.take_up(self.truth)
@@ -95,13 +107,13 @@ class DrawnSteps:
         new = replace(old, partition_epoch=old.partition_epoch + 1)
         drawn = chance.random()
         if drawn < 0.55:
-            candidates = [each for each in old.isr if each != old.leader] or [old.leader % 3 + 1]
-            leader = chance.choice([*candidates, *([NODE] * 3 if NODE in candidates else []), -1])
+            candidates = [each for each in old.isr if each != old.leader] or [NodeId(old.leader % 3 + 1)]
+            leader: NodeId = chance.choice([*candidates, *([NODE] * 3 if NODE in candidates else []), NO_NODE])
             isr = old.isr if chance.random() < 0.6 else tuple(each for each in old.isr if each != old.leader)
             new = replace(new, leader=leader, leader_epoch=old.leader_epoch + chance.choice([1, 1, 2]))
-            new = replace(new, isr=isr if leader in isr or (leader < 0 and isr) else (*isr, max(leader, 1)))
+            new = replace(new, isr=isr if leader in isr or (leader < 0 and isr) else (*isr, max(leader, NODE)))
             if chance.random() < 0.3:
-                new = replace(new, isr=(max(leader, 1),))
+                new = replace(new, isr=(max(leader, NODE),))
             if not {*new.isr} <= {*new.replicas}:
                 new = replace(new, replicas=tuple(sorted({*new.replicas, *new.isr})))
         elif drawn < 0.75:
@@ -123,8 +135,8 @@ class DrawnSteps:
         node, chance = self.chance.choice(OTHERS), self.chance
         peer = self.pair.registry(node)
         if peer is None or chance.random() < 0.3:
-            epoch = 100 + node if peer is None or peer.broker_epoch is None else peer.broker_epoch
-            self.pair.register(node, Peer(epoch + chance.choice([0, 10])))
+            epoch = incarnation(node) if peer is None or peer.broker_epoch is None else peer.broker_epoch
+            self.pair.register(node, Peer(BrokerEpoch(epoch + chance.choice([0, 10]))))
         elif chance.random() < 0.2:
             self.pair.register(node, None)
         else:
@@ -149,7 +161,11 @@ class DrawnSteps:
             pair.answer(chance.choice(REFUSED), is_compared=False)
             pair.take_up(truth)
         elif drawn < 0.35:
-            stale = AcceptedIsr(truth.leader_epoch - chance.choice([0, 1]), truth.partition_epoch - 1, proposal.isr)
+            stale = AcceptedIsr(
+                LeaderEpoch(truth.leader_epoch - chance.choice([0, 1])),
+                PartitionEpoch(truth.partition_epoch - 1),
+                proposal.isr,
+            )
             pair.answer(ErrorCode.NONE, stale)
         elif drawn < 0.45:
             pair.answer(chance.choice(STALE))
@@ -169,29 +185,28 @@ class DrawnSteps:
 
     # ---- records
 
-    def _records(self, base: int) -> list[Record]:
+    def _records(self, base: Offset) -> list[Record]:
         chance = self.chance
         return [
             Record(base + at, self.pair.now + chance.choice([0, 0, 5, -5]), b"k", b"v")
             for at in range(chance.choice([1, 1, 2, 3]))
         ]
 
-    def _data(self, base: int) -> tuple[bytearray, Origin]:
+    def _data(self, base: Offset) -> tuple[bytearray, Origin]:
         """A batch of no producer, of a new transaction, or the end of one."""
         if not self.transacts or self.chance.random() < 0.5:
             return build(self._records(base)), Origin.CLIENT
         if self.open and self.chance.random() < 0.6:
             ended = self.open.pop(self.chance.randrange(len(self.open)))
-            end = EndTransaction(self.chance.random() < 0.5, 0)
-            return build_end_transaction(end, ended, 0, self.pair.now), Origin.COORDINATOR
+            end = EndTransaction(self.chance.random() < 0.5, FIRST_EPOCH)
+            return build_end_transaction(end, ended, ProducerEpoch(0), self.pair.now), Origin.COORDINATOR
         self.producer += 1
-        self.open.append(self.producer)
-        return build(
-            self._records(base), producer=BatchProducer(self.producer, 0, 0, transactional=True)
-        ), Origin.CLIENT
+        self.open.append(ProducerId(self.producer))
+        producer = BatchProducer(self.open[-1], ProducerEpoch(0), 0, transactional=True)
+        return build(self._records(base), producer=producer), Origin.CLIENT
 
     def append(self) -> None:
-        data, origin = self._data(0)
+        data, origin = self._data(FIRST_OFFSET)
         self.pair.append(data, self.chance.choice([-1, -1, 1, 0]), origin)
 
     def take(self) -> None:
@@ -203,7 +218,7 @@ class DrawnSteps:
         for _ in range(chance.choice([0, 1, 1, 2])):
             data, _ = self._data(at)
             epoch = max(epoch, partition.leader_epoch - chance.choice([0, 0, 0, 1, 2])) + (chance.random() < 0.05)
-            assign(data, at, epoch)
+            assign(data, at, LeaderEpoch(epoch))
             at = next(iter(read_batches(data))).header.last_offset + 1
             bounds.append(at)
             sent += data
@@ -213,11 +228,11 @@ class DrawnSteps:
         start = chance.choice([each for each in starts if each <= max(most, partition.log.log_start_offset)])
         self.pair.take(bytes(sent), high_watermark, start)
 
-    def _place(self, least: int, most: int, bounds: list[int]) -> int:
+    def _place(self, least: int, most: int, bounds: Sequence[int]) -> int:
         """An offset; with transactions the beginning of a batch."""
         return self.chance.choice([0, *bounds]) if self.transacts else self.chance.randint(least, max(least, most))
 
-    def _bases(self) -> list[int]:
+    def _bases(self) -> list[Offset]:
         segments = self.pair.partition.log._segments
         return [batch.header.base_offset for segment in segments for batch in segment.batches()]
 
@@ -232,9 +247,9 @@ class DrawnSteps:
 
     # ---- requests
 
-    def _epoch(self) -> int:
+    def _epoch(self) -> LeaderEpoch:
         epoch = self.pair.partition.leader_epoch
-        return self.chance.choice([epoch] * 14 + [-1, -1, epoch - 1, epoch + 1])
+        return LeaderEpoch(self.chance.choice([epoch] * 14 + [-1, -1, epoch - 1, epoch + 1]))
 
     def _offset(self) -> int:
         log, chance = self.pair.partition.log, self.chance
@@ -249,34 +264,34 @@ class DrawnSteps:
             ]
         )
 
-    def _last_epoch(self, offset: int) -> int:
+    def _last_epoch(self, offset: Offset) -> LeaderEpoch:
         log, chance = self.pair.partition.log, self.chance
-        right = log.epoch_at(max(0, offset - 1))
+        right = log.epoch_at(max(FIRST_OFFSET, offset - 1))
         if self.pair.partition.leading is None:
-            return chance.choice([right, right, -1, self.pair.partition.leader_epoch + 1])
-        return chance.choice([right] * 16 + [-1, -1, right - 1, right + 1, chance.randint(0, 9)])
+            return chance.choice([right, right, NO_EPOCH, self.pair.partition.leader_epoch + 1])
+        return LeaderEpoch(chance.choice([right] * 16 + [-1, -1, right - 1, right + 1, chance.randint(0, 9)]))
 
     def follower_fetch(self) -> None:
-        chance, offset = self.chance, max(0, self._offset())
+        chance, offset = self.chance, Offset(max(0, self._offset()))
         follower = chance.choice([2, 2, 2, 3, 3, 3, 4, 4, 5])
         peer = self.pair.registry(follower)
-        registered = peer.broker_epoch if peer is not None and peer.broker_epoch is not None else 100 + follower
+        registered = peer.broker_epoch if peer is not None and peer.broker_epoch is not None else incarnation(follower)
         start = self.pair.partition.log.log_start_offset
         asked = FollowerFetch(
-            follower,
-            chance.choice([registered] * 12 + [-1, registered - 10, registered + 10]),
+            NodeId(follower),
+            BrokerEpoch(chance.choice([registered] * 12 + [-1, registered - 10, registered + 10])),
             offset,
             self._last_epoch(offset),
             self._epoch(),
             1 << 20,
             True,
-            chance.choice([start, start, 0, chance.randint(0, start)]),
+            Offset(chance.choice([start, start, 0, chance.randint(0, start)])),
         )
         self.pair.follower_fetch(asked, counts=chance.random() < 0.9)
 
     def consumer_fetch(self) -> None:
-        chance, offset = self.chance, max(0, self._offset())
-        last_epoch = chance.choice([-1, -1, self._last_epoch(offset)])
+        chance, offset = self.chance, Offset(max(0, self._offset()))
+        last_epoch = chance.choice([NO_EPOCH, NO_EPOCH, self._last_epoch(offset)])
         self.pair.consumer_fetch(
             offset, self._epoch(), last_epoch, committed=chance.random() < 0.5, from_any=chance.random() < 0.7
         )

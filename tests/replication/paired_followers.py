@@ -21,6 +21,7 @@ from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.protocol.primitives import BrokerEpoch, NodeId, Offset
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import Origin
 from reference.protocol.schema import Message
@@ -38,7 +39,7 @@ from tests.kafka_classes import answers_of
 from tests.replication.replicas import NOW
 
 SOURCE = Path(__file__).parent / "java" / "Followers.java"
-NODE = 1
+NODE = NodeId(1)
 FETCH_VERSION = 18
 BACKOFF_MS = 10_000
 SETTINGS = {"log.retention.ms": "-1", "log.cleanup.policy": "delete", "log.index.size.max.bytes": "4096"}
@@ -97,12 +98,12 @@ class PairedFollowers:
         )
         nothing: Any = None
         settings = FetchSettings(backoff_ms=BACKOFF_MS)
-        self.replication = Replication(context, nothing, nothing, lambda: 0, settings, self.now)
+        self.replication = Replication(context, nothing, nothing, lambda: BrokerEpoch(0), settings, self.now)
 
     def _say(self, level: str, message: str) -> None:
         pass
 
-    def _peer_of(self, broker: int) -> Peer | None:
+    def _peer_of(self, broker: NodeId) -> Peer | None:
         found = self.image.brokers.get(broker)
         return None if found is None else Peer(found.epoch)
 
@@ -186,7 +187,7 @@ class PairedFollowers:
     def restart(self, *, clean: bool, meanwhile: Iterable[Message] = ()) -> None:
         """The process ends, cleanly or by a kill, and begins again when the controller has decided something."""
         if clean:
-            self.replicas._logs.shut_down(self.replicas.high_watermarks(), self.now, 1)
+            self.replicas._logs.shut_down(self.replicas.high_watermarks(), self.now, BrokerEpoch(1))
         written: list[str] = []
         for record in meanwhile:
             written.append(encode_metadata_record(record).hex())
@@ -205,7 +206,7 @@ class PairedFollowers:
             answer = ErrorCode(error.code).name
         self._note("append", answer, topic=topic, data=sent, origin=origin.name)
 
-    def delete(self, topic: str, offset: int) -> None:
+    def delete(self, topic: str, offset: Offset) -> None:
         partition = self.partition(topic)
         assert partition is not None
         self._note("delete", str(partition.delete_records(offset)), topic=topic, offset=offset)
@@ -231,13 +232,13 @@ class PairedFollowers:
         self._note("elapse", "")
 
     @property
-    def leaders(self) -> list[int]:
+    def leaders(self) -> list[NodeId]:
         """Those that are fetched from."""
         return [*self.replication._fetchers]
 
     def round(
         self,
-        leader: int,
+        leader: NodeId,
         answer_to: Callable[[dict[str, Wanted], bool], Answer],
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:

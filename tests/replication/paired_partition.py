@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.records.batch import read_batches
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import Origin
@@ -21,11 +22,11 @@ from reference.replication.reading import FollowerFetch, Read
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError
 from tests.kafka_classes import answers_of
-from tests.replication.replicas import LAG_MS, NOW, Registry, bytes_of, open_log
+from tests.replication.replicas import LAG_MS, NOW, Registry, bytes_of, nodes, open_log
 
 SOURCE = Path(__file__).parent / "java" / "Partitions.java"
-NODE = 1
-OTHERS = (2, 3, 4)
+NODE = NodeId(1)
+OTHERS = nodes(2, 3, 4)
 ISOLATIONS = {"READ_COMMITTED": (True, False), "READ_UNCOMMITTED": (False, False), "": (False, True)}
 
 
@@ -52,7 +53,7 @@ class PairedPartition:
 
     topic: str
     min_isr: int
-    now: int = NOW
+    now: TimestampMs = NOW
     proposals: list[Proposal] = field(default_factory=list[Proposal])
     """Sent, and not answered."""
     steps: list[str] = field(default_factory=list[str])
@@ -155,11 +156,14 @@ class PairedPartition:
         self.do("brokers", lambda: None, brokers=rows)
 
     def take_up(self, state: PartitionState) -> None:
+        arguments: dict[str, Any] = {
+            name: [*getattr(state, name)] for name in ("replicas", "isr", "adding", "removing")
+        }
+        arguments |= {"leader": state.leader, "epoch": state.leader_epoch, "partition epoch": state.partition_epoch}
         self.do(
             "state",
             lambda: self.partition.take_up(state, self.now),
-            **{"leader": state.leader, "epoch": state.leader_epoch, "partition epoch": state.partition_epoch},
-            **{name: list(getattr(state, name)) for name in ("replicas", "isr", "adding", "removing")},
+            **arguments,
         )
 
     def answer(self, error: ErrorCode, accepted: AcceptedIsr | None = None, *, is_compared: bool = True) -> None:
@@ -195,16 +199,16 @@ class PairedPartition:
 
         def step() -> None:
             following = self.partition.require_follower_of(state.leader)
-            following.append_fetched(end, data, high_watermark, start, self.now)
+            following.append_fetched(end, data, Offset(high_watermark), Offset(start), self.now)
 
         arguments = {"offset": end, "epoch": state.leader_epoch, "high watermark": high_watermark, "start": start}
         self.do("take", step, data=data.hex(), **arguments)
 
     def truncate(self, offset: int) -> None:
-        self.do("truncate", lambda: self._followed()._cut(offset), offset=offset)
+        self.do("truncate", lambda: self._followed()._cut(Offset(offset)), offset=offset)
 
     def start_over(self, offset: int) -> None:
-        self.do("start over", lambda: self._followed().start_over_at(offset, self.now), offset=offset)
+        self.do("start over", lambda: self._followed().start_over_at(Offset(offset), self.now), offset=offset)
 
     def _followed(self) -> Following:
         return self.partition.require_follower_of(self.partition.state.leader)
@@ -232,21 +236,22 @@ class PairedPartition:
     def consumer_fetch(self, offset: int, epoch: int, last_epoch: int, *, committed: bool, from_any: bool) -> None:
         def step() -> str:
             found = self.partition.read(
-                offset,
+                Offset(offset),
                 max_bytes=1 << 20,
                 minimum_one=True,
                 committed=committed,
-                asked_epoch=epoch,
-                last_epoch=last_epoch,
+                asked_epoch=LeaderEpoch(epoch),
+                last_epoch=LeaderEpoch(last_epoch),
                 from_any_replica=from_any,
             )
             return self._read(found)
 
+        epochs: dict[str, Any] = {"broker epoch": -1, "last epoch": last_epoch}
         self.do(
             "fetch",
             step,
             replica=-1,
-            **{"broker epoch": -1, "last epoch": last_epoch},
+            **epochs,
             offset=offset,
             start=-1,
             epoch=epoch,
@@ -270,25 +275,25 @@ class PairedPartition:
         committed, for_replica = ISOLATIONS[isolation]
 
         def step() -> str:
-            leading = self.partition.require_leader(epoch)
-            found = leading.list_offset(timestamp, committed, for_replica=for_replica)
+            leading = self.partition.require_leader(LeaderEpoch(epoch))
+            found = leading.list_offset(TimestampMs(timestamp), committed, for_replica=for_replica)
             return f"{found.offset} {found.timestamp} {found.leader_epoch}"
 
         self.do("find", step, timestamp=timestamp, isolation=isolation, epoch=epoch)
 
     def end_of_epoch(self, epoch: int, of: int) -> None:
         def step() -> str:
-            found = self.partition.require_leader(epoch).offset_for_leader_epoch(of)
+            found = self.partition.require_leader(LeaderEpoch(epoch)).offset_for_leader_epoch(LeaderEpoch(of))
             return f"{found[0]} {found[1]}"
 
         self.do("end of epoch", step, epoch=epoch, of=of)
 
     def delete(self, offset: int) -> None:
-        self.do("delete", lambda: str(self.partition.delete_records(offset)), offset=offset)
+        self.do("delete", lambda: str(self.partition.delete_records(Offset(offset))), offset=offset)
 
     def acknowledge(self, offset: int) -> None:
         def step() -> str:
-            code = self.partition.require_leader().answer_to_produce(offset)
+            code = self.partition.require_leader().answer_to_produce(Offset(offset))
             return "waits" if code is None else code.name
 
         self.do("acknowledge", step, offset=offset)

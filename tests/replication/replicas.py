@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionEpoch, TimestampMs
+from reference.protocol.primitives import BrokerEpoch, Buffer, LeaderEpoch, NodeId, Offset, PartitionEpoch, TimestampMs
 from reference.protocol.records.batch import assign, build, read_all_records
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition, PartitionState
@@ -95,6 +95,14 @@ def fetch(
     asked = FollowerFetch(NodeId(node), incarnation(node), Offset(offset), last, leading.leader_epoch, 1 << 20, True)
     asked = asked._replace(**changes)
     return leading.require_leader(asked.asked_epoch).answer_fetch(asked, now)
+
+
+def take(
+    following: Partition, records: Buffer, at: int, high_watermark: int = 0, start: int = 0, *, leader: int = 1
+) -> bool:
+    """What a leader has, to the end of a follower's log."""
+    found = following.require_follower_of(NodeId(leader))
+    return found.append_fetched(Offset(at), records, Offset(high_watermark), Offset(start), NOW)
 
 
 def bytes_of(records: Any) -> bytes:

@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reference.protocol.primitives import Offset
 from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition
@@ -17,7 +18,7 @@ PAIR = (1, 2)
 
 
 def put(leading: Partition, key: int, value: bytes) -> None:
-    leading.produce(build([Record(0, NOW, b"%d" % key, value)]), NOW, required_acks=1)
+    leading.produce(build([Record(Offset(0), NOW, b"%d" % key, value)]), NOW, required_acks=1)
 
 
 def copy_all(leading: Partition, following: Partition, limit: int = 200) -> int:
@@ -31,7 +32,7 @@ def copy_all(leading: Partition, following: Partition, limit: int = 200) -> int:
             cuts += 1
             continue
         following.require_follower_of(leading.node).append_fetched(
-            at, bytes_of(read.records), read.high_watermark, 0, NOW
+            at, bytes_of(read.records), read.high_watermark, Offset(0), NOW
         )
         done = following.log.log_end_offset == leading.log.log_end_offset
         if done and following.high_watermark == leading.high_watermark == leading.log.log_end_offset:
@@ -168,4 +169,4 @@ def test_two_replicas_agree_however_often_they_compact_and_change_places(steps: 
     shared = batches(one).keys() & batches(other).keys()
     for base in shared:
         assert batches(one)[base][:2] == batches(other)[base][:2]
-        assert one.epoch_at(base) == other.epoch_at(base) == batches(one)[base][1]
+        assert one.epoch_at(Offset(base)) == other.epoch_at(Offset(base)) == batches(one)[base][1]

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from reference.node.fetch_sessions import FetchSessions
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.primitives import FIRST_OFFSET, NO_EPOCH, LeaderEpoch, Offset, TimestampMs
 from reference.replication.fetch_session import LAST_EPOCH, FetchSession, Key, Wanted
 
 A, B, C = (UUID(int=1), 0), (UUID(int=1), 1), (UUID(int=2), 0)
 
 
 def wanted(*keys: Key, offset: int = 0) -> dict[Key, Wanted]:
-    return {key: Wanted(offset, 5, -1, 0) for key in keys}
+    return {key: Wanted(Offset(offset), LeaderEpoch(5), NO_EPOCH, FIRST_OFFSET) for key in keys}
 
 
 def ask(session: FetchSession, asked: dict[Key, Wanted]) -> FetchRequest:
@@ -113,18 +114,18 @@ def test_the_leader_always_knows_what_is_wanted(rounds: list[dict[Key, int]], da
 
     leader, session = FetchSessions(2, random.Random(3)), FetchSession()
     for now, offsets in enumerate(rounds):
-        asked = {key: Wanted(offset, 5, -1, 0) for key, offset in offsets.items()}
+        asked = {key: Wanted(Offset(offset), LeaderEpoch(5), NO_EPOCH, FIRST_OFFSET) for key, offset in offsets.items()}
         if data.draw(st.integers(0, 5)) == 0:
             leader.sessions.clear()
         request = ask(session, asked)
-        context = leader.context(request, 18, now)
+        context = leader.context(request, 18, TimestampMs(now))
         if context.error is not ErrorCode.NONE:
             assert session.answered(FetchResponse(error_code=context.error)) is not None
             continue
         served = {(each.topic_id, each.partition): each.fetch_offset for each in context.wanted}
         assert served == offsets
         results = [FetchResponse.PartitionData(partition_index=each.partition, records=b"") for each in context.wanted]
-        answer = leader.finish(context, 18, results, now)
+        answer = leader.finish(context, 18, results, TimestampMs(now))
         if data.draw(st.integers(0, 5)) == 0:
             session.begin_again()
         else:

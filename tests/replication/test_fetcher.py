@@ -8,7 +8,7 @@ import pytest
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from reference.protocol.primitives import AT_ONCE
+from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, NodeId, TimestampMs
 from reference.replication.fetcher import Fetched, Fetcher, FetchSettings, Followed
 from reference.replication.partition import Partition
 from tests.replication.replicas import (
@@ -21,9 +21,11 @@ from tests.replication.replicas import (
     leader,
     open_log,
     state,
+    take,
 )
 from tests.replication.serving import LeaderSide
 
+LEADER, FOLLOWER = NodeId(1), NodeId(2)
 BACKOFF_MS = FetchSettings().backoff_ms
 MANY = 40
 
@@ -35,13 +37,13 @@ class Pair:
         self.leading = leader(isr=(1, 2))
         self.following = following or follower()
         self.side = LeaderSide(lambda topic, index: self.leading if (topic, index) in PARTITION else None, slots)
-        self.fetcher = Fetcher(1, 2, incarnation(2))
+        self.fetcher = Fetcher(LEADER, FOLLOWER, incarnation(2))
         assert self.fetcher.follow(self.following)
 
     def produce(self, *values: bytes) -> None:
         self.leading.produce(batch(*values), NOW)
 
-    def exchange(self, now: int = NOW) -> Fetched:
+    def exchange(self, now: TimestampMs = NOW) -> Fetched:
         request = self.fetcher.next_request(now)
         assert request is not None
         return self.fetcher.answered(self.side.answer(request, now), now)
@@ -51,7 +53,7 @@ class Pair:
         for _ in range(6):
             self.exchange()
 
-    def answer_with(self, now: int = NOW, **data: Any) -> Fetched:
+    def answer_with(self, now: TimestampMs = NOW, **data: Any) -> Fetched:
         """Let the leader answer a fetch in its own words."""
         assert isinstance(self.fetcher.next_request(now), FetchRequest)
         said: dict[str, Any] = {"partition_index": 0, "records": b"", "high_watermark": 0, "log_start_offset": 0}
@@ -98,8 +100,8 @@ def test_one_request_is_out_at_a_time() -> None:
 
 def test_a_log_that_is_longer_than_the_leaders_without_epochs_is_cut_to_its_end() -> None:
     following = follower(truncation="high-watermark")
-    following.require_follower_of(1).append_fetched(0, batch(b"x", b"y", base_offset=0, epoch=4), 0, 0, NOW)
-    following.require_follower_of(1).append_fetched(2, batch(b"z", base_offset=2, epoch=4), 0, 0, NOW)
+    take(following, batch(b"x", b"y", base_offset=0, epoch=4), 0)
+    take(following, batch(b"z", base_offset=2, epoch=4), 2)
     pair = Pair(following)
     pair.produce(b"a", b"b")
     pair.exchange()
@@ -245,7 +247,7 @@ def test_after_a_cut_the_leader_sends_its_high_watermark_again() -> None:
     pair.produce(b"a")
     pair.exchange_often()
     pair.following.log.append_as_follower(batch(b"x", base_offset=1, epoch=5), NOW)
-    pair.following.high_watermark = 0
+    pair.following.high_watermark = FIRST_OFFSET
     pair.fetcher.look_again(pair.following)
     pair.exchange()
     pair.exchange()
@@ -256,7 +258,7 @@ def test_the_leader_is_informed_of_a_partition_that_was_left() -> None:
     """Otherwise it goes on to read that partition for each fetch of the session."""
     pair = Pair()
     other = Partition(
-        "t", TOPIC_ID, 1, open_log(), 2, brokers=pair.following.brokers, lag_max_ms=pair.following.lag_max_ms
+        "t", TOPIC_ID, 1, open_log(), FOLLOWER, brokers=pair.following.brokers, lag_max_ms=pair.following.lag_max_ms
     )
     other.take_up(state(), NOW)
     pair.fetcher.follow(other)
@@ -281,7 +283,7 @@ def test_another_epoch_of_the_same_leader_goes_on_in_the_session() -> None:
 @pytest.mark.parametrize("offset", [-1, -100])
 def test_a_bound_that_was_not_found_cuts_nothing(offset: int) -> None:
     pair = Pair()
-    pair.following.require_follower_of(1).append_fetched(0, batch(b"a", base_offset=0, epoch=5), 0, 0, NOW)
+    take(pair.following, batch(b"a", base_offset=0, epoch=5), 0)
     pair.answer_with(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     pair.fetcher.next_request(NOW)
     data = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
@@ -293,7 +295,7 @@ def test_a_bound_that_was_not_found_cuts_nothing(offset: int) -> None:
 
 def test_an_answer_about_a_partition_that_diverges_from_nothing_is_not_asked_for_at_once() -> None:
     pair = Pair()
-    pair.following.require_follower_of(1).append_fetched(0, batch(b"a", base_offset=0, epoch=5), 0, 0, NOW)
+    take(pair.following, batch(b"a", base_offset=0, epoch=5), 0)
     diverging = FetchResponse.EpochEndOffset(epoch=5, end_offset=7)
     pair.answer_with(diverging_epoch=diverging)
     assert pair.following.log.log_end_offset == 1
@@ -301,8 +303,8 @@ def test_an_answer_about_a_partition_that_diverges_from_nothing_is_not_asked_for
 
 
 def test_who_got_records_stands_last_in_the_next_full_request() -> None:
-    fetcher = Fetcher(1, 2, incarnation(2))
-    partitions = [Partition("t", TOPIC_ID, index, open_log(), 2) for index in range(3)]
+    fetcher = Fetcher(LEADER, FOLLOWER, incarnation(2))
+    partitions = [Partition("t", TOPIC_ID, index, open_log(), FOLLOWER) for index in range(3)]
     for each in partitions:
         each.take_up(state(), NOW)
         fetcher.follow(each)
@@ -318,7 +320,7 @@ def test_who_got_records_stands_last_in_the_next_full_request() -> None:
 
 def test_a_request_looks_at_what_has_changed_and_at_no_other_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     leading = [leader(isr=(1, 2)) for _ in range(MANY)]
-    fetcher, looks = Fetcher(1, 2, incarnation(2)), list[int]()
+    fetcher, looks = Fetcher(LEADER, FOLLOWER, incarnation(2)), list[int]()
     side = LeaderSide(lambda topic, index: leading[index] if topic == TOPIC_ID else None)
     for index, each in enumerate(leading):
         each.index = index
@@ -327,7 +329,7 @@ def test_a_request_looks_at_what_has_changed_and_at_no_other_partition(monkeypat
         fetcher.follow(following)
     followed_from = Followed.is_followed_from
 
-    def count(self: Followed, broker: int) -> bool:
+    def count(self: Followed, broker: NodeId) -> bool:
         looks.append(self.partition.index)
         return followed_from(self, broker)
 
@@ -354,7 +356,7 @@ def test_a_request_looks_at_what_has_changed_and_at_no_other_partition(monkeypat
 def test_a_leader_that_does_not_answer_is_asked_again_without_a_look_at_any_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fetcher, looks = Fetcher(1, 2, incarnation(2)), list[int]()
+    fetcher, looks = Fetcher(LEADER, FOLLOWER, incarnation(2)), list[int]()
     followers = [follower() for _ in range(MANY)]
     for index, each in enumerate(followers):
         each.index = index
@@ -362,7 +364,7 @@ def test_a_leader_that_does_not_answer_is_asked_again_without_a_look_at_any_part
         fetcher.follow(each)
     followed_from, wanted, now = Followed.is_followed_from, Fetcher._wanted, NOW
 
-    def count(self: Followed, broker: int) -> bool:
+    def count(self: Followed, broker: NodeId) -> bool:
         looks.append(self.partition.index)
         return followed_from(self, broker)
 

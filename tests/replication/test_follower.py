@@ -1,23 +1,34 @@
 """A follower's steps: what it takes over, what it refuses, and where it cuts its log."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, NodeId, Offset
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition
 from reference.storage.errors import LogError, StorageError
 from reference.storage.simulated_disk import SimulatedDisk
-from tests.replication.replicas import NOW, batch, contents, fetch, follower, leader, open_log, replica, state, steps_of
+from tests.replication.replicas import (
+    NOW,
+    batch,
+    bytes_of,
+    contents,
+    fetch,
+    follower,
+    leader,
+    open_log,
+    replica,
+    state,
+    steps_of,
+    take,
+)
 from tests.storage.breaking_disk import BreakingDisk
 
 
-def take(following: Partition, records: bytes | bytearray, at: int, high_watermark: int = 0, start: int = 0) -> bool:
-    return following.require_follower_of(1).append_fetched(at, records, high_watermark, start, NOW)
-
-
-def filled(*epochs: int, leads_in: int = 0, **settings: object) -> Partition:
+def filled(*epochs: int, leads_in: int = 0, **settings: Any) -> Partition:
     """A follower in the newest of these leader epochs (or, of `leads_in`, still leader) with one record of each epoch."""
     found = replica(2, **settings)
     for partition_epoch, epoch in enumerate(epochs):
@@ -52,19 +63,20 @@ def test_batches_of_a_newer_leader_epoch_are_left_for_their_own_leader_to_send()
     former, following = leader(), follower()
     for value in (b"a", b"b", b"c"):
         former.produce(batch(value), NOW)
-    take(following, former.log.read(0, 1 << 20, 2).records.read(), 0)
+    take(following, bytes_of(former.log.read(FIRST_OFFSET, 1 << 20, Offset(2)).records), 0)
     late = fetch(former, 2, 2, last_epoch=5).records
+    assert not isinstance(late, bytes), "it is to be read later"
     former.take_up(state(leader=3, epoch=6, partition_epoch=11), NOW)
-    former.require_follower_of(3).truncate(5, 1)
+    former.require_follower_of(NodeId(3)).truncate(LeaderEpoch(5), Offset(1))
     renewed = [batch(value, base_offset=at, epoch=6) for at, value in ((1, b"x"), (2, b"y"))]
-    former.require_follower_of(3).append_fetched(1, b"".join(renewed), 0, 0, NOW)
+    take(former, b"".join(renewed), 1, leader=3)
     assert not take(following, late.read(), 2)
     assert contents(following.log) == [(0, 5, b"a"), (1, 5, b"b")]
 
 
 def test_an_empty_log_does_not_begin_with_a_batch_of_a_newer_leader_epoch() -> None:
     following = follower()
-    following.require_follower_of(1).start_over_at(2, NOW)
+    following.require_follower_of(NodeId(1)).start_over_at(Offset(2), NOW)
     assert not take(following, batch(b"a", b"b", b"c", base_offset=1, epoch=6), 2)
     assert following.log.log_end_offset == 2
 
@@ -72,7 +84,7 @@ def test_an_empty_log_does_not_begin_with_a_batch_of_a_newer_leader_epoch() -> N
 def test_only_the_leader_is_listened_to() -> None:
     for listener in (follower(), leader(), replica(2)):
         with pytest.raises(KafkaError) as error:
-            listener.require_follower_of(3).append_fetched(0, b"", 0, 0, NOW)
+            take(listener, b"", 0, leader=3)
         assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -100,7 +112,7 @@ def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes() -> None:
 
 def test_an_empty_log_begins_with_the_whole_of_a_batch_in_which_the_leaders_log_starts() -> None:
     following = follower()
-    following.require_follower_of(1).start_over_at(3, NOW)
+    following.require_follower_of(NodeId(1)).start_over_at(Offset(3), NOW)
     assert following.log.log_start_offset == 3 and following.high_watermark == 3
     take(following, batch(b"b", b"c", b"d", base_offset=2, epoch=5), 3, high_watermark=5, start=3)
     assert [offset for offset, _, _ in contents(following.log)] == [3, 4]
@@ -112,10 +124,10 @@ def test_an_empty_log_begins_with_the_whole_of_a_batch_in_which_the_leaders_log_
 @pytest.mark.step("replication", "Truncate")
 def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
     following = filled(3, 5)
-    following.high_watermark = 2
+    following.high_watermark = Offset(2)
     reported = steps_of(following)
     following.take_up(state(1, 6, 60), NOW)
-    assert following.require_follower_of(1).truncate(3, 1) == 1
+    assert following.require_follower_of(NodeId(1)).truncate(LeaderEpoch(3), Offset(1)) == 1
     assert contents(following.log) == [(0, 3, b"v3")] and following.high_watermark == 1
     assert reported == ["BecomeFollower", "Truncate"]
 
@@ -123,7 +135,7 @@ def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
 @pytest.mark.step("replication", "Truncate")
 def test_an_epoch_that_the_follower_does_not_have_is_approached_from_below() -> None:
     following = filled(1, 3)
-    assert following.require_follower_of(1).truncate(2, 5) == 1
+    assert following.require_follower_of(NodeId(1)).truncate(LeaderEpoch(2), Offset(5)) == 1
     assert following.last_fetched_epoch == 1
 
 
@@ -139,11 +151,11 @@ def test_an_epoch_without_records_is_forgotten_when_another_leads() -> None:
 
 def test_what_goes_beyond_the_leaders_log_is_cut_and_a_stale_log_begins_again() -> None:
     following = filled(1, 3)
-    assert not following.require_follower_of(1).truncate_to_leader_end(2)
-    assert not following.require_follower_of(1).truncate_to_leader_end(-1)
-    assert following.require_follower_of(1).truncate_to_leader_end(1)
-    assert not following.require_follower_of(1).start_over_at(1, NOW)
-    assert following.require_follower_of(1).start_over_at(40, NOW)
+    assert not following.require_follower_of(NodeId(1)).truncate_to_leader_end(Offset(2))
+    assert not following.require_follower_of(NodeId(1)).truncate_to_leader_end(Offset(-1))
+    assert following.require_follower_of(NodeId(1)).truncate_to_leader_end(Offset(1))
+    assert not following.require_follower_of(NodeId(1)).start_over_at(Offset(1), NOW)
+    assert following.require_follower_of(NodeId(1)).start_over_at(Offset(40), NOW)
     log = following.log
     assert (log.log_start_offset, log.log_end_offset, following.high_watermark) == (40, 40, 40)
     assert following.last_fetched_epoch == -1
@@ -151,11 +163,11 @@ def test_what_goes_beyond_the_leaders_log_is_cut_and_a_stale_log_begins_again() 
 
 def test_before_kip_101_a_log_was_cut_to_its_high_watermark_and_compared_no_more() -> None:
     following = filled(3, 5, truncation="high-watermark")
-    following.high_watermark = 1
+    following.high_watermark = Offset(1)
     following.take_up(state(1, 6, 60), NOW)
     assert following.log.log_end_offset == 1 and following.last_fetched_epoch == -1
     kept = filled(3, 5)
-    kept.high_watermark = 1
+    kept.high_watermark = Offset(1)
     kept.take_up(state(1, 6, 60), NOW)
     assert kept.log.log_end_offset == 2
 
@@ -176,13 +188,13 @@ def test_a_follower_serves_consumers_that_ask_any_replica_up_to_its_own_high_wat
     take(following, batch(b"a", base_offset=0, epoch=5) + batch(b"b", base_offset=1, epoch=5), 0, high_watermark=1)
     asked = {"max_bytes": 1 << 20, "minimum_one": True, "committed": False, "last_epoch": -1}
     with pytest.raises(KafkaError) as error:
-        following.read(0, asked_epoch=-1, **asked)
+        following.read(Offset(0), asked_epoch=LeaderEpoch(-1), **asked)
     assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    read = following.read(0, asked_epoch=5, from_any_replica=True, **asked)
+    read = following.read(Offset(0), asked_epoch=LeaderEpoch(5), from_any_replica=True, **asked)
     assert (len(read.records), read.high_watermark) == (len(batch(b"a")), 1)
     for epoch, code in ((4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         with pytest.raises(KafkaError) as error:
-            following.read(0, asked_epoch=epoch, from_any_replica=True, **asked)
+            following.read(Offset(0), asked_epoch=LeaderEpoch(epoch), from_any_replica=True, **asked)
         assert error.value.code is code
 
 
@@ -197,7 +209,7 @@ def test_a_restart_believes_the_checkpoint_as_far_as_the_log_goes(checkpoint: in
     take(before, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=2)
     after = replica(2, log=open_log(disk))
     reported = steps_of(after)
-    after.restart(checkpoint)
+    after.restart(Offset(checkpoint))
     assert after.high_watermark == restored and after.role is None
     assert reported == ["Restart"]
     with pytest.raises(KafkaError):
@@ -279,6 +291,6 @@ def test_a_copy_of_the_log_may_begin_later() -> None:
     following.take_up(state(), NOW)
     take(following, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=1)
     copy = open_log(SimulatedDisk())
-    copy.truncate_fully_and_start_at(2, NOW)
+    copy.truncate_fully_and_start_at(Offset(2), NOW)
     following.replace_log(copy)
     assert following.log is copy and following.high_watermark == 2

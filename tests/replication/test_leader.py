@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, Offset
 from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
 from reference.replication.proposal import ProposalOutcome
@@ -48,13 +49,13 @@ def test_only_a_newer_leader_epoch_is_taken_up() -> None:
 def test_a_new_leader_epoch_forgets_progress_and_proposals() -> None:
     replica, _ = caught_up(isr=(1, 2))
     fetch(replica, 3, 1, last_epoch=5)
-    assert replica.leading.pending is not None
+    assert replica.require_leader().pending is not None
     end = produce(replica)
     assert replica.take_up(state(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
-    assert replica.leading.pending is None and replica.leading.take_proposal() is None
-    assert {progress.end for progress in replica.leading.followers.values()} == {-1}
-    assert replica.leading.epoch_start == end
-    assert replica.require_leader().offset_for_leader_epoch(6) == (6, end)
+    assert replica.require_leader().pending is None and replica.require_leader().take_proposal() is None
+    assert {progress.end for progress in replica.require_leader().followers.values()} == {-1}
+    assert replica.require_leader().epoch_start == end
+    assert replica.require_leader().offset_for_leader_epoch(LeaderEpoch(6)) == (6, end)
     assert replica.high_watermark == 1
 
 
@@ -73,25 +74,25 @@ def test_a_leader_epoch_that_ends_leaves_nothing_of_the_role() -> None:
 def test_an_isr_is_committed_by_newer_partition_epochs_of_this_leader_epoch_only() -> None:
     replica, _ = caught_up()
     for stale in (state(partition_epoch=10, isr=(1,)), state(epoch=4, partition_epoch=11, isr=(1,))):
-        assert not replica.leading.commit_isr(stale, NOW)
+        assert not replica.require_leader().commit_isr(stale, NOW)
     assert replica.state.isr == ALL
     produce(replica)
     assert replica.take_up(state(partition_epoch=11, isr=(1,)), NOW)
     assert replica.state.isr == (1,)
     # Two caught-up followers may be about to join again: only when they lag the leader goes on alone.
     assert replica.high_watermark == 1
-    assert replica.leading.advance_high_watermark(NOW + LAG_MS + 1) and replica.high_watermark == 2
+    assert replica.require_leader().advance_high_watermark(NOW + LAG_MS + 1) and replica.high_watermark == 2
 
 
 def test_an_assignment_that_comes_after_its_isr_keeps_what_is_pending() -> None:
     replica, _ = caught_up(isr=(1, 2))
     fetch(replica, 3, 1, last_epoch=5)
-    pending = replica.leading.pending
+    pending = replica.require_leader().pending
     wider = replace(state(isr=(1, 2), replicas=(1, 2, 3, 4)), adding=(4,))
     assert replica.take_up(wider, NOW)
-    assert replica.leading.pending is pending
-    assert replica.state.adding == (4,) and set(replica.leading.followers) == {2, 3, 4}
-    assert replica.leading.followers[2].end == 1
+    assert replica.require_leader().pending is pending
+    assert replica.state.adding == (4,) and set(replica.require_leader().followers) == {2, 3, 4}
+    assert replica.require_leader().followers[NodeId(2)].end == 1
     assert not replica.take_up(wider, NOW)
 
 
@@ -101,8 +102,8 @@ def test_an_assignment_that_comes_after_its_isr_keeps_what_is_pending() -> None:
 @pytest.mark.step("replication", "AnswerFetch")
 def test_fetches_of_other_leader_epochs_strangers_and_earlier_incarnations_are_no_progress() -> None:
     replica, registry = caught_up(isr=(1, 2))
-    registry.peers[2] = Peer(incarnation(2) + 100)
-    before = replace(replica.leading.followers[2])
+    registry.peers[2] = Peer(BrokerEpoch(incarnation(2) + 100))
+    before = replace(replica.require_leader().followers[NodeId(2)])
     refusal(ErrorCode.FENCED_LEADER_EPOCH, replica, 2, 0, asked_epoch=4)
     refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, replica, 2, 0, asked_epoch=6)
     refusal(ErrorCode.UNKNOWN_LEADER_EPOCH, replica, 9, 0)
@@ -110,7 +111,7 @@ def test_fetches_of_other_leader_epochs_strangers_and_earlier_incarnations_are_n
     refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, replica, 2, 0)
     refusal(ErrorCode.OFFSET_OUT_OF_RANGE, replica, 2, 2, broker_epoch=incarnation(2) + 100)
     refusal(ErrorCode.OFFSET_OUT_OF_RANGE, replica, 2, -1, broker_epoch=incarnation(2) + 100)
-    assert replica.leading.followers[2] == before
+    assert replica.require_leader().followers[NodeId(2)] == before
 
 
 def test_a_follower_that_asks_for_the_middle_of_a_batch_has_nothing_of_it() -> None:
@@ -119,7 +120,7 @@ def test_a_follower_that_asks_for_the_middle_of_a_batch_has_nothing_of_it() -> N
     leading.produce(batch(b"b", b"c", b"d"), NOW)
     for asked, known in ((1, 1), (2, 1), (3, 1), (4, 4)):
         fetch(leading, 2, asked)
-        assert (leading.leading.followers[2].end, leading.high_watermark) == (known, known)
+        assert (leading.require_leader().followers[NodeId(2)].end, leading.high_watermark) == (known, known)
 
 
 @pytest.mark.step("replication", "AnswerFetch")
@@ -148,14 +149,14 @@ def test_it_waits_for_a_follower_that_may_be_about_to_join() -> None:
     replica, registry = caught_up(isr=(1, 2))
     fetch(replica, 3, 0)
     fetch(replica, 3, 1, last_epoch=5)
-    proposal = replica.leading.take_proposal()
+    proposal = replica.require_leader().take_proposal()
     assert proposal is not None
-    replica.leading.proposal_answered(proposal, ErrorCode.INELIGIBLE_REPLICA, NOW)
+    replica.require_leader().proposal_answered(proposal, ErrorCode.INELIGIBLE_REPLICA, NOW)
     produce(replica)
     fetch(replica, 2, 2, last_epoch=5)
     assert replica.high_watermark == 1, "3 has just been caught up"
     registry.peers[3] = Peer(incarnation(3), is_fenced=True)
-    assert replica.leading.advance_high_watermark(NOW) and replica.high_watermark == 2
+    assert replica.require_leader().advance_high_watermark(NOW) and replica.high_watermark == 2
 
 
 @pytest.mark.step("replication", "AdvanceHighWatermark")
@@ -168,7 +169,7 @@ def test_it_stands_still_while_the_isr_is_too_small() -> None:
     assert replica.high_watermark == 1
     alone = leader(isr=(1,), min_isr=2)
     alone.state = replace(alone.state, replicas=(1,))
-    assert alone.leading.effective_min_isr == 1
+    assert alone.require_leader().effective_min_isr == 1
 
 
 # ---- acknowledgements
@@ -177,11 +178,11 @@ def test_it_stands_still_while_the_isr_is_too_small() -> None:
 def test_acks_all_waits_for_the_high_watermark_and_then_asks_whether_enough_hold_it() -> None:
     replica, _ = caught_up(isr=(1, 2), min_isr=2)
     end = produce(replica)
-    assert replica.leading.answer_to_produce(end) is None
+    assert replica.require_leader().answer_to_produce(end) is None
     fetch(replica, 2, end, last_epoch=5)
-    assert replica.leading.answer_to_produce(end) is ErrorCode.NONE
+    assert replica.require_leader().answer_to_produce(end) is ErrorCode.NONE
     assert replica.take_up(state(partition_epoch=11, isr=(1,)), NOW)
-    assert replica.leading.answer_to_produce(end) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert replica.require_leader().answer_to_produce(end) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     with pytest.raises(KafkaError) as error:
         produce(replica)
     assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -197,8 +198,8 @@ def gone_by_answer() -> Partition:
     """A leader of (1, 2) and of one record more than 2 has, to which the controller has answered that 2 is out."""
     replica, _ = caught_up(isr=(1, 2))
     produce(replica)
-    assert replica.leading.shrink_isr(LATE)
-    proposal = replica.leading.take_proposal()
+    assert replica.require_leader().shrink_isr(LATE)
+    proposal = replica.require_leader().take_proposal()
     assert proposal is not None
     assert answer(replica, proposal, now=LATE) is ProposalOutcome.COMMITTED
     assert replica.state.isr == (1,) and replica.high_watermark == 1
@@ -226,19 +227,19 @@ def test_with_the_record_comes_the_setting_that_it_was_written_under() -> None:
     replica.learn_min_isr(2)
     assert replica.take_up(state(partition_epoch=11, isr=(1,)), LATE)
     assert replica.high_watermark == 1
-    assert replica.leading.answer_to_produce(2) is None
+    assert replica.require_leader().answer_to_produce(Offset(2)) is None
 
 
 def test_who_joined_and_left_by_answers_counts_too() -> None:
     replica, _ = caught_up(isr=(1, 2))
     fetch(replica, 3, 1, last_epoch=5)
-    joining = replica.leading.take_proposal()
+    joining = replica.require_leader().take_proposal()
     assert joining is not None and joining.isr == ALL
     answer(replica, joining)
     end = produce(replica)
     fetch(replica, 2, end, last_epoch=5)
-    assert replica.leading.shrink_isr(LATE)
-    leaving = replica.leading.take_proposal()
+    assert replica.require_leader().shrink_isr(LATE)
+    leaving = replica.require_leader().take_proposal()
     assert leaving is not None and leaving.isr == (1, 2)
     answer(replica, leaving, partition_epoch=12, now=LATE)
     assert replica.high_watermark == 1
@@ -251,7 +252,7 @@ def test_who_joined_and_left_by_answers_counts_too() -> None:
 def test_a_new_leader_epoch_waits_for_no_replica_that_left_before() -> None:
     replica = gone_by_answer()
     assert replica.take_up(state(epoch=6, partition_epoch=12, isr=(1,)), NOW)
-    assert replica.high_watermark == 2 and not replica.leading.removed_pending_replay
+    assert replica.high_watermark == 2 and not replica.require_leader().removed_pending_replay
 
 
 # ---- the disk
@@ -261,7 +262,7 @@ def test_a_leader_epoch_needs_the_disk_for_its_first_record_only() -> None:
     replica, _ = caught_up()
     replica.log._disk.read_only = True  # type: ignore[attr-defined]
     replica.take_up(state(epoch=6, partition_epoch=11), NOW)
-    assert replica.is_leader and replica.log.end_offset_for_epoch(5) == (5, 1)
+    assert replica.is_leader and replica.log.end_offset_for_epoch(LeaderEpoch(5)) == (5, 1)
     with pytest.raises(StorageError):
         produce(replica)
     assert contents(replica.log) == [(0, 5, b"x")]

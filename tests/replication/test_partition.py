@@ -1,5 +1,6 @@
 """A partition's leader: what it lets be seen, which clients it refuses, and what it traces."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -7,43 +8,47 @@ from uuid import UUID
 import pytest
 
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.records.batch import build, records_of
 from reference.protocol.records.record import Record
 from reference.replication.follower import Following
 from reference.replication.leader import Leading
-from reference.replication.partition import LATEST, Partition, PartitionState
+from reference.replication.partition import LATEST, Partition
 from reference.replication.partition_state import Peer
-from reference.replication.reading import FollowerFetch
+from reference.replication.reading import FollowerFetch, Read
 from reference.storage.config import LogConfig
 from reference.storage.log import Log
 from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
 from spec.actions import ACTIONS
+from tests.replication.replicas import incarnation, state
 
-NOW = 1_700_000_000_000
+NOW = TimestampMs(1_700_000_000_000)
 
 
 def batch(*timestamps: int) -> bytearray:
-    return build([Record(index, time, None, b"v%d" % index) for index, time in enumerate(timestamps)])
+    return build(
+        [Record(Offset(index), TimestampMs(time), None, b"v%d" % index) for index, time in enumerate(timestamps)]
+    )
 
 
 def partition(
-    *, leader: int = 1, isr: tuple[int, ...] = (1,), replicas: tuple[int, ...] = (1,), config: LogConfig | None = None
+    *, leader: int = 1, isr: Sequence[int] = (1,), replicas: Sequence[int] = (1,), config: LogConfig | None = None
 ) -> Partition:
     disk = SimulatedDisk()
     disk.make_folder(Path("/data"))
     topic_id = UUID(int=7)
     log = Log(disk, Path("/data/t-0"), config or LogConfig(), NOW, LogIdentity("t", 0, topic_id))
-    found = Partition("t", topic_id, 0, log, 1, brokers=lambda node: Peer(100 + node))
-    assert found.take_up(PartitionState(leader, 3, 1, replicas, isr), NOW)
+    found = Partition("t", topic_id, 0, log, NodeId(1), brokers=lambda node: Peer(incarnation(node)))
+    assert found.take_up(state(leader, 3, 1, isr, replicas), NOW)
     return found
 
 
-def read(found: Partition, offset: int, **changes: Any):
+def read(found: Partition, offset: int, **changes: Any) -> Read:
     wanted: dict[str, Any] = {
         "max_bytes": 1_000_000, "minimum_one": True, "committed": False, "asked_epoch": -1, "last_epoch": -1,
     }  # fmt: skip
-    return found.read(offset, **{**wanted, **changes})
+    return found.read(Offset(offset), **{**wanted, **changes})
 
 
 def values(read_result: Any) -> list[bytes]:
@@ -66,7 +71,9 @@ def test_nothing_is_seen_before_every_in_sync_replica_has_it() -> None:
     assert found.high_watermark == 0
     assert values(read(found, 0)) == []
     assert found.require_leader().list_offset(LATEST, False).offset == 0
-    found.leading.answer_fetch(FollowerFetch(2, 102, 1, 3, 3, 1000, True), NOW)
+    found.require_leader().answer_fetch(
+        FollowerFetch(NodeId(2), BrokerEpoch(102), Offset(1), LeaderEpoch(3), LeaderEpoch(3), 1000, True), NOW
+    )
     assert found.high_watermark == 1
     assert values(read(found, 0)) == [b"v0"]
 
@@ -87,15 +94,15 @@ def test_the_needed_isr_is_no_larger_than_the_replicas() -> None:
 def test_delete_records_needs_the_policy_and_stays_below_the_high_watermark() -> None:
     compacted = partition(config=LogConfig(cleanup_policy="compact"))
     with pytest.raises(KafkaError) as error:
-        compacted.delete_records(0)
+        compacted.delete_records(Offset(0))
     assert error.value.code is ErrorCode.POLICY_VIOLATION
     found = partition()
     found.produce(batch(NOW, NOW), NOW)
     for offset in (-2, 3):
         with pytest.raises(KafkaError) as error:
-            found.delete_records(offset)
+            found.delete_records(Offset(offset))
         assert error.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert found.delete_records(-1) == 2
+    assert found.delete_records(Offset(-1)) == 2
 
 
 def test_steps_are_traced_by_the_specifications_names() -> None:
@@ -103,7 +110,7 @@ def test_steps_are_traced_by_the_specifications_names() -> None:
     found = partition()
     found.trace = lambda action, state: steps.append(f"{action} leo={state['leo']} hw={state['hw']}")
     found.produce(batch(NOW), NOW)
-    found.take_up(PartitionState(1, 4, 2, (1,), (1,)), NOW)
+    found.take_up(state(1, 4, 2, (1,), (1,)), NOW)
     assert steps == ["Produce leo=1 hw=0", "AdvanceHighWatermark leo=1 hw=1", "BecomeLeader leo=1 hw=1"]
     assert {step.split()[0] for step in steps} <= {action.name for action in ACTIONS}
 
@@ -114,8 +121,8 @@ def test_what_clients_were_promised_is_traced_by_the_offset_behind_it() -> None:
     found = partition()
     found.produce(batch(NOW, NOW), NOW)
     found.trace = lambda action, state: steps.append((action, state["args"]))
-    found.acknowledge(2)
-    found.consume(1)
+    found.acknowledge(Offset(2))
+    found.consume(Offset(1))
     assert steps == [("Acknowledge", {"leader": 1, "end": 2}), ("Consume", {"broker": 1, "end": 1})]
 
 

@@ -5,15 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import LONG_AGO, NEVER, BrokerEpoch, LeaderEpoch, Offset, TimestampMs
 from reference.replication.fencing import check_leader_epoch
 from reference.replication.high_watermark import follower_high_watermark, next_high_watermark
 from reference.replication.isr import caught_up_at, effective_min_isr, is_admissible, is_lagging, may_join
 
-offsets = st.integers(0, 1 << 40)
+offsets = st.integers(0, 1 << 40).map(Offset)
 
 
 @given(offsets, offsets, st.lists(offsets, max_size=5))
-def test_the_high_watermark_is_the_least_end_and_never_goes_back(current: int, more: int, followers: list[int]) -> None:
+def test_the_high_watermark_is_the_least_end_and_never_goes_back(
+    current: Offset, more: int, followers: list[Offset]
+) -> None:
     leader_end = current + more
     found = next_high_watermark(current, leader_end, followers)
     assert current <= found <= leader_end
@@ -21,7 +24,7 @@ def test_the_high_watermark_is_the_least_end_and_never_goes_back(current: int, m
 
 
 @given(offsets, offsets)
-def test_a_follower_commits_no_more_than_it_has(leader: int, end: int) -> None:
+def test_a_follower_commits_no_more_than_it_has(leader: Offset, end: Offset) -> None:
     assert follower_high_watermark(leader, end) <= min(leader, end)
 
 
@@ -34,7 +37,7 @@ def test_a_follower_commits_no_more_than_it_has(leader: int, end: int) -> None:
         (6, 5, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_epochs_are_fenced_both_ways(asked: int, current: int, code: ErrorCode) -> None:
+def test_epochs_are_fenced_both_ways(asked: LeaderEpoch, current: LeaderEpoch, code: ErrorCode) -> None:
     assert check_leader_epoch(asked, current) is code
 
 
@@ -43,7 +46,7 @@ def test_epochs_are_fenced_both_ways(asked: int, current: int, code: ErrorCode) 
     [(5, 5, 5, True), (6, 5, 5, True), (4, 5, 0, False), (5, 5, 6, False), (-1, 0, 0, False)],
 )
 def test_a_follower_joins_with_all_that_is_or_may_be_committed(
-    end: int, high_watermark: int, epoch_start: int, joins: bool
+    end: Offset, high_watermark: Offset, epoch_start: Offset, joins: bool
 ) -> None:
     assert may_join(end, high_watermark, epoch_start) is joins
 
@@ -61,21 +64,22 @@ def test_a_follower_joins_with_all_that_is_or_may_be_committed(
     ],
 )
 def test_a_follower_that_is_fenced_leaving_or_of_another_incarnation_stays_out(
-    fetched: int, registered: int, fenced: bool, leaving: bool, admissible: bool
+    fetched: BrokerEpoch, registered: BrokerEpoch, fenced: bool, leaving: bool, admissible: bool
 ) -> None:
     assert is_admissible(fetched, registered, fenced, leaving) is admissible
 
 
 def test_a_member_lags_when_it_was_behind_for_longer_than_it_may() -> None:
-    assert not is_lagging(4, 5, 1000, 1000 + 30, 30)
-    assert is_lagging(4, 5, 1000, 1000 + 31, 30)
-    assert not is_lagging(5, 5, 0, 1 << 40, 30)
+    end, then = Offset(5), TimestampMs(1000)
+    assert not is_lagging(end - 1, end, then, then + 30, 30)
+    assert is_lagging(end - 1, end, then, then + 31, 30)
+    assert not is_lagging(end, end, LONG_AGO, NEVER, 30)
 
 
 def test_a_follower_that_asks_for_what_the_leader_had_at_its_last_fetch_was_caught_up_then() -> None:
-    assert caught_up_at(10, 10, 500, 8, 400, 300) == 500
-    assert caught_up_at(9, 10, 500, 8, 400, 300) == 400
-    assert caught_up_at(7, 10, 500, 8, 400, 300) == 300
+    now, previous_fetch, last = TimestampMs(500), TimestampMs(400), TimestampMs(300)
+    for fetched, time in ((10, now), (9, previous_fetch), (7, last)):
+        assert caught_up_at(Offset(fetched), Offset(10), now, Offset(8), previous_fetch, last) == time
 
 
 def test_no_more_replicas_are_needed_than_there_are() -> None:

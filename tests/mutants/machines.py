@@ -13,19 +13,13 @@ import sys
 import time
 from typing import Any, NamedTuple
 
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from linearizability.mutants.registry import MUTANTS, planted
+from tests.health_checks import UNCHECKED
 
 STEPS = 50
-UNCHECKED = (
-    HealthCheck.too_slow,
-    HealthCheck.data_too_large,
-    HealthCheck.filter_too_much,
-    HealthCheck.large_base_example,
-)
-"""What hypothesis would complain of."""
 SEED = 1
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -17,17 +17,11 @@ from spec import pure_rules
 from spec.commands import app
 from spec.models import SPEC
 from spec.pure_rules import Finding, Knowledge, PureRule, confirm, find_rules, judge, load, page
+from tests.health_checks import UNCHECKED
 
 RULES = find_rules()
 IDS = [rule.title for rule in RULES]
 WORDED = [rule for rule in RULES if not rule.post]
-UNCHECKED = (
-    HealthCheck.too_slow,
-    HealthCheck.data_too_large,
-    HealthCheck.filter_too_much,
-    HealthCheck.large_base_example,
-)
-"""What hypothesis would complain of."""
 NUMBERS = st.one_of(st.integers(-2, 6), st.integers(-(2**33), 2**33))
 
 

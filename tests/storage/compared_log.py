@@ -8,13 +8,27 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from reference.protocol.primitives import FIRST_OFFSET, Offset, ProducerId, TimestampMs
 from reference.protocol.records.batch import check_crc, read_batches
 from reference.storage.errors import OffsetOutOfRange
+from reference.storage.log import Log
 from tests.storage.log_model import TOMBSTONES_STAY_MS, Plain, Stored
 
 
 class ComparedLog(RuleBasedStateMachine):
-    """A log, its model, and the steps that change neither."""
+    """A log, its model, and the steps that change neither. `LogMachine` documents its attributes."""
+
+    log: Log
+    now: TimestampMs
+    start: Offset
+    end: Offset
+    history: list[Stored]
+    written: list[Stored]
+    met: dict[Offset, TimestampMs]
+    compacted_below: Offset
+    sequences: dict[ProducerId, int]
+    high_watermark: Offset
+    started_over: bool
 
     def may_be_missing(self, stored: Stored, record: Plain) -> bool:
         """Whether compaction may have taken a record."""
@@ -51,7 +65,7 @@ class ComparedLog(RuleBasedStateMachine):
 
     def undecided(self) -> list[Stored]:
         """The first batch of each open transaction."""
-        opened: dict[int, Stored] = {}
+        opened: dict[ProducerId, Stored] = {}
         for stored in self.history:
             if stored.marker is not None:
                 opened.pop(stored.producer, None)
@@ -69,8 +83,8 @@ class ComparedLog(RuleBasedStateMachine):
         chance=st.randoms(use_true_random=False), max_bytes=st.sampled_from([0, 100, 700, 1 << 20]), one=st.booleans()
     )
     def read(self, chance: random.Random, max_bytes: int, one: bool) -> None:
-        offset = chance.randint(self.start, self.end)
-        bound = chance.randint(offset, self.end)
+        offset = Offset(chance.randint(self.start, self.end))
+        bound = Offset(chance.randint(offset, self.end))
         wanted = [stored for stored in self.visible() if stored.last >= offset and stored.base < bound]
         if wanted and wanted[-1].last >= bound:
             wanted.pop()  # a bound inside of a batch keeps all of it back
@@ -99,7 +113,7 @@ class ComparedLog(RuleBasedStateMachine):
         assert found == b"".join(stored.data for stored in self.visible())
 
     @rule(offset=st.integers(-3, 300))
-    def read_out_of_range(self, offset: int) -> None:
+    def read_out_of_range(self, offset: Offset) -> None:
         if not self.start <= offset <= self.end:
             with pytest.raises(OffsetOutOfRange):
                 self.log.read(offset, 100)
@@ -145,8 +159,8 @@ class ComparedLog(RuleBasedStateMachine):
             return
         high_watermark = self.high_watermark = max(self.high_watermark, self.end - behind)
         open_at = [stored.base for stored in self.undecided()]
-        first: dict[int, int] = {}
-        aborted: list[tuple[int, int]] = []
+        first: dict[ProducerId, Offset] = {}
+        aborted: list[tuple[ProducerId, Offset]] = []
         for stored in self.history:
             if stored.marker is None and stored.transactional:
                 first.setdefault(stored.producer, stored.base)
@@ -157,7 +171,7 @@ class ComparedLog(RuleBasedStateMachine):
                 if not stored.marker:
                     aborted.append((stored.producer, begun))
         assert self.log.last_stable_offset(high_watermark) == min([high_watermark, *open_at])
-        found = self.log.aborted_transactions(0, self.end + 1)
+        found = self.log.aborted_transactions(FIRST_OFFSET, self.end + 1)
         if not self.compacted_below:
             assert [row[:2] for row in found] == aborted
         for stored in self.history:
@@ -168,7 +182,7 @@ class ComparedLog(RuleBasedStateMachine):
                 )
                 assert is_reported == self.was_aborted(stored)
 
-    def written_by(self, producer: int) -> list[Stored]:
+    def written_by(self, producer: ProducerId) -> list[Stored]:
         """A producer's batches that the log's start left whole."""
         return [s for s in self.visible() if s.producer == producer and s.marker is None and s.base >= self.start]
 

@@ -8,6 +8,7 @@ import random
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from reference.protocol.primitives import NO_PRODUCER_ID, Offset
 from reference.protocol.records.compression import Codec
 from reference.storage.disk import Disk
 from reference.storage.errors import StorageError
@@ -70,13 +71,13 @@ class SimulatedLogMachine(LogMachine):
         self.read_everything()
         if repairs:
             self.tick(1)
-            self.append([(2, 10, Codec.NONE, -1, False, 0)])
+            self.append([(2, 10, Codec.NONE, NO_PRODUCER_ID, False, 0)])
         else:
             # What was not made durable may be undone.
             self.history, self.written, self.end = before
             self.lose_power(seed)
 
-    def ended_at(self, end: int) -> None:
+    def ended_at(self, end: Offset) -> None:
         self.history = [stored for stored in self.history if stored.last < end]
         self.forget_from(end)
         self.end = end

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from linearizability.damage.folder import Folder
-from reference.protocol.primitives import Offset
+from reference.protocol.primitives import FIRST_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId, TimestampMs
 from reference.protocol.records.batch import BatchProducer, build, check_crc, read_batches, records_of
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.errors import RecordsError
@@ -39,8 +39,8 @@ SETTINGS = LogConfig(
 )
 COMPACTED = "compacted"
 TOPICS = {"plain": UUID(int=101), "other": UUID(int=102), COMPACTED: UUID(int=103)}
-PRODUCERS = (1, 2, 3)
-TRANSACTIONAL = (1, 2)
+PRODUCERS = tuple(map(ProducerId, (1, 2, 3)))
+TRANSACTIONAL = PRODUCERS[:2]
 STEP_MS = 1_000
 TIMES = [NOW + STEP_MS * at for at in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597, 2584)]
 """By which records are looked up."""
@@ -60,7 +60,7 @@ class Moment(NamedTuple):
 class Started:
     """The logs of a directory, opened as a broker does when it starts."""
 
-    def __init__(self, folder: Folder | SimulatedDisk, now: int) -> None:
+    def __init__(self, folder: Folder | SimulatedDisk, now: TimestampMs) -> None:
         """Errors: CorruptFile, StorageError, as of a start that is refused."""
         self.disk = folder if isinstance(folder, SimulatedDisk) else disk_of(folder)
         self.said: list[str] = []
@@ -110,7 +110,7 @@ class Writer:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.now = NOW
-        self.epoch = 0
+        self.epoch = FIRST_EPOCH
         self._start(SimulatedDisk())
 
     def _start(self, disk: SimulatedDisk) -> None:
@@ -136,8 +136,12 @@ class Writer:
     def append(self) -> None:
         topic, count = self._topic(), self.chance.choice([1, 1, 2, 3])
         log = self.started.logs[topic]
-        id = self.chance.choice([-1, *PRODUCERS])
-        producer = BatchProducer(id, 0, self._sequence(log, id), id in TRANSACTIONAL) if id >= 0 else BatchProducer()
+        id = self.chance.choice([NO_PRODUCER_ID, *PRODUCERS])
+        producer = (
+            BatchProducer(id, ProducerEpoch(0), self._sequence(log, id), id in TRANSACTIONAL)
+            if id >= 0
+            else BatchProducer()
+        )
         records = [
             Record(Offset(at), self.now + at, b"key %d" % self.chance.randrange(5), self.chance.randbytes(40))
             for at in range(count)
@@ -153,7 +157,7 @@ class Writer:
         log = self.started.logs[topic]
         for each in log.active_producers():
             if each.current_transaction_start_offset >= 0:
-                end = EndTransaction(self.chance.random() < 0.5, 0)
+                end = EndTransaction(self.chance.random() < 0.5, FIRST_EPOCH)
                 marker = build_end_transaction(end, each.producer_id, each.producer_epoch, self.now)
                 log.append_as_leader(marker, self.epoch, self.now, Origin.COORDINATOR)
                 return
@@ -276,8 +280,8 @@ def faults(log: Log) -> Iterator[str]:
             yield f"timestamp {time} is found at {found}, not at {expected}"
     producers = {each.producer_id: each for each in log.active_producers()}
     for id, sequence in _last_sequences(held).items():
-        if id not in producers or producers[id].last_sequence < sequence:
-            yield f"producer {id} is known as {producers.get(id)}, and its last sequence number is {sequence}"
+        if id not in producers or producers[ProducerId(id)].last_sequence < sequence:
+            yield f"producer {id} is known as {producers.get(ProducerId(id))}, and its last sequence number is {sequence}"
     aborted = {each.last_offset for each in log.aborted_transactions(start, log.log_end_offset)}
     for offset, is_committed in _decisions(batches, start):
         if (offset in aborted) is is_committed:

@@ -30,6 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from linearizability.damage.folder import Folder
+from reference.protocol.primitives import TimestampMs
 from reference.storage.checkpoints import LOG_START_OFFSETS, text_of_uuid
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
@@ -94,7 +95,7 @@ def start(folder: Folder, now: int) -> dict[str, Any]:
     """What the reference makes of a directory, as Starts.java writes it, and what it says."""
     disk = disk_of(folder)
     try:
-        started = Started(disk, now)
+        started = Started(disk, TimestampMs(now))
     except (CorruptFile, StorageError) as error:
         return {"refused": str(error), "then": _refused(disk, now)}
     found: dict[str, Any] = {topic: {"refused": text} for topic, text in started.refused.items()}
@@ -106,7 +107,7 @@ def start(folder: Folder, now: int) -> dict[str, Any]:
 def _refused(disk: SimulatedDisk, now: int) -> set[str]:
     """The logs that a second start refuses."""
     try:
-        return {*Started(disk, now).refused}
+        return {*Started(disk, TimestampMs(now)).refused}
     except (CorruptFile, StorageError):
         return set(TOPICS)
 

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from reference.protocol.primitives import FIRST_EPOCH, FIRST_OFFSET, Offset, ProducerEpoch, ProducerId, TimestampMs
 from reference.protocol.records.batch import Batch, BatchProducer, build, read_batches
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
@@ -43,6 +44,7 @@ BATCH = st.tuples(
     st.integers(-20, 50),
 )
 """Records, their size, codec, producer (-1: none), whether in a transaction, how their timestamps jump."""
+DrawnBatch = tuple[int, int, Codec, ProducerId, bool, int]
 
 
 class LogMachine(ComparedLog):
@@ -77,24 +79,24 @@ class LogMachine(ComparedLog):
         self.keeps = keeps
         """Nothing is deleted in this run, so that all transactions stay comparable."""
         self.now = START
-        self.history: list[Stored] = []
+        self.history = []
         """All batches up to the end, those below the log's start among them, as the log holds them."""
-        self.written: list[Stored] = []
+        self.written = []
         """The same as they were written, with those that compaction took."""
         self.keys = keys
         self.job: tuple[Cleaning, Iterator[int]] | None = None
-        self.met: dict[int, int] = {}
+        self.met = {}
         """When a compaction first met each tombstone: its delete horizon is counted from no earlier."""
-        self.clean_to = self.compacted_below = self.settled_below = 0
+        self.clean_to = self.compacted_below = self.settled_below = FIRST_OFFSET
         """Up to where a compaction came to its end, and how far one ever looked."""
-        self.start = self.end = 0
-        self.epoch = 0
-        self.sequences: dict[int, int] = {}
-        self.high_watermark = 0
+        self.start = self.end = FIRST_OFFSET
+        self.epoch = FIRST_EPOCH
+        self.sequences = {}
+        self.high_watermark = FIRST_OFFSET
         """The highest that the log was given; after a new start it must not learn of a lower one than its end."""
         self.started_over = False
         """Records below the log's start have gone: producers whose state went with them are not compared."""
-        self.checkpoint = (0, 0)
+        self.checkpoint = (FIRST_OFFSET, FIRST_OFFSET)
         self.open(clean=False)
 
     def open(self, clean: bool) -> None:
@@ -109,11 +111,11 @@ class LogMachine(ComparedLog):
         )
         self.log.checkpoint = self.write_checkpoint
 
-    def record(self, index: int, time: int, size: int) -> Record:
+    def record(self, index: int, time: TimestampMs, size: int) -> Record:
         """Keys come again, every fifth record is a tombstone, and no two values are alike."""
         offset = self.end + index
         value = None if offset % 5 == 4 else offset.to_bytes(3, "big") + bytes(size)
-        return Record(index, time, b"k%d" % (offset * offset % self.keys), value)
+        return Record(Offset(index), time, b"k%d" % (offset * offset % self.keys), value)
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
@@ -123,23 +125,25 @@ class LogMachine(ComparedLog):
     # ---- growing
 
     @rule(batches=st.lists(BATCH, min_size=1, max_size=5))
-    def append(self, batches: list[tuple[int, int, Codec, int, bool, int]]) -> None:
+    def append(self, batches: list[DrawnBatch]) -> None:
         for batch in batches:
             self.append_one(*batch)
 
     @rule(batches=st.lists(BATCH, min_size=1, max_size=3), producer=st.sampled_from([1, 2]), commit=st.booleans())
-    def transaction(self, batches: list[tuple[int, int, Codec, int, bool, int]], producer: int, commit: bool) -> None:
+    def transaction(self, batches: list[DrawnBatch], producer: ProducerId, commit: bool) -> None:
         for count, size, codec, _, _, jump in batches:
             self.append_one(count, size, codec, producer, True, jump)
         self.end_transaction(producer, commit)
 
-    def append_one(self, count: int, size: int, codec: Codec, producer: int, transactional: bool, jump: int) -> None:
+    def append_one(
+        self, count: int, size: int, codec: Codec, producer: ProducerId, transactional: bool, jump: int
+    ) -> None:
         self.now += 1
         records = [self.record(index, self.now + jump * index, size) for index in range(count)]
         open_transactions = {stored.producer for stored in self.undecided()}
         transactional = (transactional or producer in open_transactions) and producer >= 0
         sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
-        epoch = 0 if producer >= 0 else -1
+        epoch = ProducerEpoch(0 if producer >= 0 else -1)
         batch = build(
             records, codec=codec, producer=BatchProducer(producer, epoch, sequence, transactional=transactional)
         )
@@ -177,9 +181,9 @@ class LogMachine(ComparedLog):
             assert (again.first_offset, again.last_offset) == (info.first_offset, info.last_offset)
 
     @rule(producer=st.sampled_from([1, 2]), commit=st.booleans())
-    def end_transaction(self, producer: int, commit: bool) -> None:
+    def end_transaction(self, producer: ProducerId, commit: bool) -> None:
         self.now += 1
-        batch = build_end_transaction(EndTransaction(commit, 0), producer, 0, self.now)
+        batch = build_end_transaction(EndTransaction(commit, FIRST_EPOCH), producer, ProducerEpoch(0), self.now)
         try:
             info = self.log.append_as_leader(batch, self.epoch, self.now, Origin.COORDINATOR)
         except StorageError:
@@ -222,9 +226,11 @@ class LogMachine(ComparedLog):
 
     @rule()
     def append_out_of_sequence(self) -> None:
-        batch = build([Record(0, self.now, b"k", b"v")], producer=BatchProducer(1, 0, self.sequences.get(1, 0) + 7))
+        id = ProducerId(1)
+        producer = BatchProducer(id, ProducerEpoch(0), self.sequences.get(id, 0) + 7)
+        batch = build([Record(FIRST_OFFSET, self.now, b"k", b"v")], producer=producer)
         known = {producer.producer_id for producer in self.log.active_producers()}
-        if 1 in known:
+        if id in known:
             with pytest.raises(RefusedByProducerState):
                 self.log.append_as_leader(batch, self.epoch, self.now)
 
@@ -283,7 +289,7 @@ class LogMachine(ComparedLog):
 
     @precondition(lambda self: self.config.compacts)
     @rule(written=st.lists(BATCH, min_size=1, max_size=3))
-    def compact_again_and_again(self, written: list[tuple[int, int, Codec, int, bool, int]]) -> None:
+    def compact_again_and_again(self, written: list[DrawnBatch]) -> None:
         """What the first compaction has met, the second one meets again."""
         for _ in range(2):
             self.append(written)
@@ -322,7 +328,7 @@ class LogMachine(ComparedLog):
             cleaning = Cleaning(log, section, self.now, 600)
             self.job = cleaning, cleaning.steps()
 
-    def meet_tombstones(self, end: int) -> None:
+    def meet_tombstones(self, end: Offset) -> None:
         for stored in self.history:
             for record in stored.records:
                 if record.value is None and record.offset < end:
@@ -349,7 +355,7 @@ class LogMachine(ComparedLog):
         below = [stored for stored in self.history if stored.last < self.start]
         self.history = below + history
 
-    def batches_from(self, offset: int) -> list[Batch]:
+    def batches_from(self, offset: Offset) -> list[Batch]:
         found: list[Batch] = []
         while offset < self.end:
             records = self.log.read(offset, 500).records
@@ -406,7 +412,7 @@ class LogMachine(ComparedLog):
 
     @precondition(lambda self: not self.disk_is_full())
     @rule(offset=st.integers(0, 100))
-    def start_over(self, offset: int) -> None:
+    def start_over(self, offset: Offset) -> None:
         self.log.truncate_fully_and_start_at(offset, self.now)
         self.history, self.written, self.sequences, self.started_over = [], [], {}, False
         self.clean_to = self.compacted_below = self.settled_below = offset
@@ -437,7 +443,7 @@ class LogMachine(ComparedLog):
             assert self.log.lost_bytes == 0
         self.reopened()
 
-    def forget_from(self, end: int) -> None:
+    def forget_from(self, end: Offset) -> None:
         while self.written and self.written[-1].last >= end:
             self.written.pop()
         self.met = {offset: at for offset, at in self.met.items() if offset < end}
@@ -445,7 +451,7 @@ class LogMachine(ComparedLog):
     def reopened(self) -> None:
         """All batches are there. An end in a gap is forgotten, and so is a start that was not in the checkpoint."""
         self.job = None
-        written = self.history[-1].last + 1 if self.history else 0
+        written = self.history[-1].last + 1 if self.history else FIRST_OFFSET
         assert min(written, self.end) <= self.log.log_end_offset <= self.end
         assert self.log.log_start_offset <= self.start
         self.start, self.end = self.log.log_start_offset, self.log.log_end_offset

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import Offset
+from reference.protocol.primitives import FIRST_EPOCH, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from reference.protocol.records.batch import BatchProducer, assign, build, records_of
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.errors import RecordsError
@@ -68,8 +68,8 @@ class PairedLog:
     folder: Path
     chance: random.Random
     compacts: bool
-    now: int = NOW
-    epoch: int = 0
+    now: TimestampMs = NOW
+    epoch: LeaderEpoch = FIRST_EPOCH
     high_watermark: int = 0
     clean_to: int = 0
     guards: list[Guard | None] = field(default_factory=list[Guard | None])
@@ -224,16 +224,17 @@ class PairedLog:
         self._note("clean", str(cleaning.done.end), dirty=begins, end=section.end)
 
 
+FIRST_PRODUCER_EPOCH = ProducerEpoch(0)
+IN_TRANSACTIONS, IDEMPOTENT = tuple(map(ProducerId, (1, 2, 3))), ProducerId(4)
+
+
 @dataclass
 class Session:
     """A producer: where it is, if all that it sent was taken."""
 
-    id: int
-    epoch: int = 0
+    id: ProducerId
+    epoch: ProducerEpoch = FIRST_PRODUCER_EPOCH
     sequence: int = 0
-
-
-IN_TRANSACTIONS, IDEMPOTENT = (1, 2, 3), 4
 
 
 class DrawnSteps:
@@ -242,7 +243,7 @@ class DrawnSteps:
     def __init__(self, pair: PairedLog, chance: random.Random, *, follows: bool) -> None:
         self._pair, self._chance, self._follows = pair, chance, follows
         self._sessions = {id: Session(id) for id in (*IN_TRANSACTIONS, IDEMPOTENT)}
-        self._coordinator_epoch = 0
+        self._coordinator_epoch = FIRST_EPOCH
 
     def run(self, count: int) -> None:
         self._pair.begin_epoch()
@@ -276,7 +277,7 @@ class DrawnSteps:
     def _any_producer(self) -> BatchProducer:
         """One in a transaction, which may be confused."""
         session = self._sessions[self._chance.choice(IN_TRANSACTIONS)]
-        epoch = max(0, session.epoch + self._chance.choice([0, 0, 0, 1, -1]))
+        epoch = ProducerEpoch(max(0, session.epoch + self._chance.choice([0, 0, 0, 1, -1])))
         sequence = self._chance.choice([0, session.sequence, session.sequence, session.sequence + 3])
         return BatchProducer(session.id, epoch, sequence, transactional=True)
 
@@ -311,7 +312,7 @@ class DrawnSteps:
         if chance.random() < 0.15:
             return BatchProducer()
         session = chance.choice([*self._sessions.values()])
-        epoch = max(0, session.epoch + chance.choice([0] * 10 + [1, 1, -1]))
+        epoch = ProducerEpoch(max(0, session.epoch + chance.choice([0] * 10 + [1, 1, -1])))
         sequence = session.sequence if epoch == session.epoch else 0
         if chance.random() < 0.15:
             sequence = max(0, sequence + chance.choice([-count, -1, 1, MAX_SEQUENCES - 5, -5])) % MAX_SEQUENCES
@@ -338,9 +339,9 @@ class DrawnSteps:
         ]
         is_expected = open_ids and chance.random() < 0.8
         session = self._sessions[chance.choice(open_ids) if is_expected else chance.choice(IN_TRANSACTIONS)]
-        self._coordinator_epoch = max(0, self._coordinator_epoch + chance.choice([0] * 8 + [1, -1]))
+        self._coordinator_epoch = max(FIRST_EPOCH, self._coordinator_epoch + chance.choice([0] * 8 + [1, -1]))
         version = chance.choice([0, 0, 1, 2, 2])
-        epoch = max(0, session.epoch + (version == 2) + chance.choice([0] * 8 + [1, -1]))
+        epoch = ProducerEpoch(max(0, session.epoch + (version == 2) + chance.choice([0] * 8 + [1, -1])))
         end = EndTransaction(chance.random() < 0.5, self._coordinator_epoch)
         marker = build_end_transaction(end, session.id, epoch, pair.now)
         if self._follows:
@@ -369,7 +370,7 @@ def first_difference(mine: Mapping[str, Any], kafkas: Mapping[str, Any], *, was_
         theirs = kafkas[name]
         if name == "epochs":
             value, theirs = (_epochs_with_records(each) for each in (mine, kafkas))
-        is_less_certain = was_loaded and name == "last stable" and value < theirs
+        is_less_certain = was_loaded and name == "last stable" and mine[name] < kafkas[name]
         is_unknown = was_loaded and theirs == REPEATED_OR_LOST and mine["end"] == kafkas["end"]
         if value != theirs and not (is_less_certain or is_unknown):
             return f"{name}: {value} here, {theirs} in Kafka"

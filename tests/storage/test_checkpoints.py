@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from reference.protocol.primitives import BrokerEpoch, NodeId, Offset
 from reference.storage.checkpoints import (
     MetaProperties,
     read_meta_properties,
@@ -25,7 +26,7 @@ ROOT = Path("/")
 
 
 def test_offset_checkpoint(disk: SimulatedDisk) -> None:
-    offsets = {("b", 1): 5, ("a", 10): 0, ("a", 2): 1 << 40}
+    offsets = {("b", 1): Offset(5), ("a", 10): Offset(0), ("a", 2): Offset(1 << 40)}
     write_offsets(disk, ROOT / "c", offsets)
     assert disk.read_file(ROOT / "c") == b"0\n3\na 2 1099511627776\na 10 0\nb 1 5\n"
     assert read_offsets(disk, ROOT / "c") == offsets
@@ -66,7 +67,7 @@ def test_ids_are_spelled_as_kafka_spells_them() -> None:
 
 def test_meta_properties(disk: SimulatedDisk) -> None:
     assert read_meta_properties(disk, ROOT) is None
-    meta = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 3, UUID(int=100))
+    meta = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", NodeId(3), UUID(int=100))
     write_meta_properties(disk, ROOT, meta)
     assert read_meta_properties(disk, ROOT) == meta
     kafkas = b"#\n#Fri Nov 21 06:00:00 UTC 2026\nnode.id=3\nversion=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
@@ -78,7 +79,7 @@ def test_meta_properties(disk: SimulatedDisk) -> None:
 
 
 def test_a_clean_end_is_taken_once(disk: SimulatedDisk) -> None:
-    write_clean_shutdown(disk, ROOT, 17)
+    write_clean_shutdown(disk, ROOT, BrokerEpoch(17))
     assert disk.read_file(ROOT / ".kafka_cleanshutdown") == b'{"version": 0, "brokerEpoch": 17}'
     assert take_clean_shutdown(disk, ROOT) == 17
     assert take_clean_shutdown(disk, ROOT) is None

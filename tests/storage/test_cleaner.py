@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from reference.protocol.primitives import Offset
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.storage import cleaner as cleaner_module
 from reference.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from reference.storage.cleaner import FLUSH_LOOK_MS, MAX_BYTES_PER_TICK, SET_ASIDE_MS, FixedCleanerSettings
@@ -43,7 +43,7 @@ def dirty(made: LogDirectory, topic: str, id: UUID = A, segments: int = 4, confi
 
 def run(made: LogDirectory, now: int, ticks: int = 20) -> None:
     for _ in range(ticks):
-        made.cleaner.tick(now)
+        made.cleaner.tick(TimestampMs(now))
 
 
 def checkpoint(disk: SimulatedDisk) -> dict[tuple[str, int], Offset]:
@@ -62,7 +62,7 @@ def test_it_compacts_and_remembers_how_far(disk: SimulatedDisk) -> None:
     assert offsets(kept) == [0, 1]
     assert disk.read_file(ROOT / CLEANER_OFFSETS) == b"0\n1\na 0 4\n"
     assert made.cleaner.cleaned_bytes > 0
-    made.shut_down({("a", 0): 4}, NOW)
+    made.shut_down({("a", 0): Offset(4)}, NOW)
 
     again = cleaning(disk)
     log = again.get_or_create("a", 0, A, COMPACT, NOW)
@@ -156,7 +156,7 @@ def test_a_compaction_in_the_middle_ends_with_its_log(end: str, monkeypatch: pyt
     if end == "delete":
         made.delete(("a", 0), NOW)
     elif end == "truncate":
-        log.truncate_to(3)
+        log.truncate_to(Offset(3))
     else:
         log.config = LogConfig()
     run(made, NOW + BACKOFF_MS, 30)
@@ -175,7 +175,7 @@ def test_what_is_cut_off_is_not_clean_any_more(disk: SimulatedDisk) -> None:
     made = cleaning(disk)
     log = dirty(made, "a")
     run(made, NOW)
-    log.truncate_to(2)
+    log.truncate_to(Offset(2))
     assert checkpoint(disk)["a", 0] <= 2, "what lies behind the cut, or behind the last whole batch, is cleaned again"
 
 

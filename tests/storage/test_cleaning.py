@@ -4,10 +4,20 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reference.protocol.primitives import (
+    FIRST_EPOCH,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 from reference.protocol.records.batch import (
+    Batch,
     BatchHeader,
     BatchProducer,
     build,
@@ -36,21 +46,25 @@ MAP_BYTES = 1 << 20
 Row = tuple[int, str, str | None]
 
 
-def put(log: Log, *pairs: tuple[str, str | None], time: int = NOW, **batch: object) -> None:
+def put(log: Log, *pairs: tuple[str, str | None], time: TimestampMs = NOW, **batch: Any) -> None:
     """One batch of these keys and values."""
     records = [
-        Record(index, time + index, key.encode(), None if value is None else value.encode())
+        Record(Offset(index), time + index, key.encode(), None if value is None else value.encode())
         for index, (key, value) in enumerate(pairs)
     ]
-    log.append_as_leader(build(records, **batch), 0, time)  # type: ignore[arg-type]
+    log.append_as_leader(build(records, **batch), FIRST_EPOCH, time)
 
 
-def section_of(log: Log, *, clean_to: int = 0, stable: int | None = None, now: int = NOW) -> Cleanable:
-    limit = min(log.log_end_offset if stable is None else stable, log.recovery_point)
-    return cleanable(log.closed_segments, log.config, log.active_base, log.log_start_offset, clean_to, limit, now)
+def section_of(log: Log, *, clean_to: int = 0, stable: int | None = None, now: TimestampMs = NOW) -> Cleanable:
+    limit = min(log.log_end_offset if stable is None else Offset(stable), log.recovery_point)
+    return cleanable(
+        log.closed_segments, log.config, log.active_base, log.log_start_offset, Offset(clean_to), limit, now
+    )
 
 
-def compact(log: Log, *, clean_to: int = 0, now: int = NOW, rolls: bool = True, map_bytes: int = MAP_BYTES) -> Done:
+def compact(
+    log: Log, *, clean_to: int = 0, now: TimestampMs = NOW, rolls: bool = True, map_bytes: int = MAP_BYTES
+) -> Done:
     if rolls:
         log.roll(now)
         log.flush(now)
@@ -65,8 +79,8 @@ def headers(log: Log) -> list[BatchHeader]:
     return [batch.header for batch in batches(log)]
 
 
-def batches(log: Log) -> Sequence[object]:
-    found, at = [], log.log_start_offset
+def batches(log: Log) -> Sequence[Batch]:
+    found, at = list[Batch](), log.log_start_offset
     while at < log.log_end_offset:
         data = log.read(at, 1 << 20).records
         whole = list(read_batches(data if isinstance(data, bytes) else data.read()))
@@ -125,7 +139,7 @@ def test_a_reader_keeps_the_file_that_was_replaced() -> None:
     log = open_log(config=COMPACT)
     put(log, ("k", "old"))
     put(log, ("k", "new"))
-    taken = log.read(0, 1 << 20).records
+    taken = log.read(Offset(0), 1 << 20).records
     compact(log)
     log.tick(NOW + DAY_MS)
     assert not isinstance(taken, bytes)
@@ -143,8 +157,12 @@ def test_a_reader_keeps_the_file_that_was_replaced() -> None:
 @pytest.mark.parametrize("time", [-(2**63) + 2 * NOW, -1, NOW])
 def test_timestamps_and_retention_may_be_as_large_as_they_like(time: int) -> None:
     log = open_log(config=replace(COMPACT, delete_retention_ms=2**63 - 1))
-    records = [Record(0, time, b"k", b"1"), Record(1, time + 2, b"k", None), Record(2, time + 1, b"a", b"1")]
-    log.append_as_leader(build(records), 0, NOW)
+    records = [
+        Record(Offset(0), TimestampMs(time), b"k", b"1"),
+        Record(Offset(1), TimestampMs(time + 2), b"k", None),
+        Record(Offset(2), TimestampMs(time + 1), b"a", b"1"),
+    ]
+    log.append_as_leader(build(records), LeaderEpoch(0), NOW)
     for _ in range(2):
         compact(log)
         (batch,) = batches(log)
@@ -174,7 +192,9 @@ def test_the_end_stays_though_the_last_record_goes(disk: SimulatedDisk) -> None:
 def test_a_record_without_a_key_goes() -> None:
     """It was written before the topic was compacted."""
     log = open_log(config=LogConfig())
-    log.append_as_leader(build([Record(0, NOW, None, b"v"), Record(1, NOW, b"k", b"v")]), 0, NOW)
+    log.append_as_leader(
+        build([Record(Offset(0), NOW, None, b"v"), Record(Offset(1), NOW, b"k", b"v")]), LeaderEpoch(0), NOW
+    )
     log.config = COMPACT
     compact(log)
     assert rows(log) == [(1, "k", "v")]
@@ -185,7 +205,7 @@ def test_a_record_without_a_key_goes() -> None:
 
 def test_the_last_batch_of_a_producer_stays_without_records(disk: SimulatedDisk) -> None:
     log = open_log(disk, COMPACT)
-    put(log, ("k", "1"), ("k", "2"), producer=BatchProducer(7, 3, 5))
+    put(log, ("k", "1"), ("k", "2"), producer=BatchProducer(ProducerId(7), ProducerEpoch(3), 5))
     put(log, ("k", "3"), ("end", "x"))
     compact(log)
     first = headers(log)[0]
@@ -195,13 +215,13 @@ def test_the_last_batch_of_a_producer_stays_without_records(disk: SimulatedDisk)
         disk.remove(FOLDER / name)
     again = open_log(disk, COMPACT)
     assert [(row.producer_id, row.producer_epoch, row.last_sequence) for row in again.active_producers()] == [(7, 3, 6)]
-    put(again, ("k", "4"), producer=BatchProducer(7, 3, 7))
+    put(again, ("k", "4"), producer=BatchProducer(ProducerId(7), ProducerEpoch(3), 7))
     compact(again)
     assert [one.base_offset for one in headers(again)] == [2, 4]
 
 
 def transaction(log: Log, producer: int, sequence: int, *pairs: tuple[str, str | None], commit: bool) -> None:
-    put(log, *pairs, producer=BatchProducer(producer, 0, sequence, transactional=True))
+    put(log, *pairs, producer=BatchProducer(ProducerId(producer), ProducerEpoch(0), sequence, transactional=True))
     end_transaction(log, producer, commit=commit)
 
 
@@ -213,7 +233,7 @@ def test_an_aborted_transaction_behind_the_end_of_the_map_stays_known() -> None:
     done = compact(log, map_bytes=10)
     assert done.end == 10
     assert (10, "k", "aborted") not in rows(log)
-    assert [row.first_offset for row in log.aborted_transactions(0, 20)] == [10]
+    assert [row.first_offset for row in log.aborted_transactions(Offset(0), Offset(20))] == [10]
 
 
 # ---- what may be compacted
@@ -222,8 +242,8 @@ def test_an_aborted_transaction_behind_the_end_of_the_map_stays_known() -> None:
 def segmented(config: LogConfig, times: Sequence[int]) -> Log:
     log = open_log(config=config)
     for number, time in enumerate(times):
-        put(log, ("k", str(number)), time=time)
-        log.roll(time)
+        put(log, ("k", str(number)), time=TimestampMs(time))
+        log.roll(TimestampMs(time))
     log.flush()
     return log
 
@@ -241,7 +261,7 @@ def test_neither_the_active_segment_nor_what_is_not_stable_nor_what_is_not_flush
     assert section_of(log, stable=5)[:2] == (0, 4)
     assert section_of(log, clean_to=4)[:2] == (4, 6)
     assert section_of(log, clean_to=99)[:2] == (0, 6)
-    log.advance_log_start_offset(2)
+    log.advance_log_start_offset(Offset(2))
     assert section_of(log)[:2] == (2, 6)
 
 
@@ -270,11 +290,11 @@ def test_the_dirty_ratio_decides() -> None:
 def test_groups_are_no_larger_than_a_segment_may_be() -> None:
     log = segmented(COMPACT, [NOW] * 5)
     size = log.closed_segments[0].size
-    found = groups(log.closed_segments, replace(COMPACT, segment_bytes=2 * size), 5)
+    found = groups(log.closed_segments, replace(COMPACT, segment_bytes=2 * size), Offset(5))
     assert [[each.base_offset for each in group] for group in found] == [[0, 1], [2, 3], [4]]
-    found = groups(log.closed_segments, replace(COMPACT, segment_index_bytes=24), 5)
+    found = groups(log.closed_segments, replace(COMPACT, segment_index_bytes=24), Offset(5))
     assert [len(group) for group in found] == [2, 2, 1]
-    assert [len(group) for group in groups(log.closed_segments, COMPACT, 2**31 + 1)] == [4, 1]
+    assert [len(group) for group in groups(log.closed_segments, COMPACT, Offset(2**31 + 1))] == [4, 1]
 
 
 # ---- in steps
@@ -298,9 +318,9 @@ def test_it_is_stale_when_the_log_was_shortened(shorten: str) -> None:
         next(steps)
     assert not cleaning.is_stale
     if shorten == "truncate":
-        log.truncate_to(5)
+        log.truncate_to(Offset(5))
     elif shorten == "retention":
-        assert log.delete_old_segments(NOW, 3) == 3
+        assert log.delete_old_segments(NOW, Offset(3)) == 3
     else:
         log.config = LogConfig()
     assert cleaning.is_stale
@@ -339,16 +359,16 @@ def test_segments_whose_indexes_are_full_together_are_trusted_at_the_next_start(
     assert found is not None and found.offset == 6
 
 
-class NeverWalked(dict[bytes, int]):
+class NeverWalked(dict[bytes, Offset]):
     def __iter__(self) -> Iterator[bytes]:
         raise AssertionError("a batch costs what it holds, not what the map holds")
 
 
 def test_the_map_takes_a_batch_without_a_walk_over_its_keys() -> None:
     """PyPy did that for `set.difference(a dict)`: 200,000 keys took 15 ms a batch."""
-    keys = OffsetMap(0, MAP_BYTES)
+    keys = OffsetMap(Offset(0), MAP_BYTES)
     keys.last = NeverWalked()
-    data = memoryview(build([Record(index, NOW, key, b"") for index, key in enumerate((b"a", b"bc"))]))
+    data = memoryview(build([Record(Offset(index), NOW, key, b"") for index, key in enumerate((b"a", b"bc"))]))
     for _ in range(2):
         keys.read(StoredBatch(read_header(data), 0, data))
     assert keys.size_bytes == 2 * ENTRY_BYTES + 3
@@ -378,8 +398,8 @@ def test_nothing_is_dirty_of_a_segment_in_which_the_log_begins_and_that_is_not_f
     log.roll(NOW)
     put(log, ("k", "1"), ("k", "2"))
     log.roll(NOW)
-    log.advance_log_start_offset(2)
-    log.delete_old_segments(NOW, 3)
+    log.advance_log_start_offset(Offset(2))
+    log.delete_old_segments(NOW, Offset(3))
     assert [segment.base_offset for segment in log.closed_segments] == [1]
     section = section_of(log)
     assert (section.start, section.end, section.dirty_bytes) == (2, 2, 0)
@@ -397,7 +417,7 @@ def test_what_an_earlier_compaction_could_not_remove_spoils_no_later_one() -> No
         log.roll(NOW)
         log.flush()
         disk.write_file(log.folder / "00000000000000000000.log.cleaned", b"")
-        log.truncate_fully_and_start_at(1)
+        log.truncate_fully_and_start_at(Offset(1))
         for number in (1, 2):
             put(log, ("k", str(number)))
             log.roll(NOW)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reference.protocol.primitives import LeaderEpoch, Offset
 from reference.storage.config import LogConfig
 from reference.storage.copying import copy_step
 from reference.storage.log import Log
@@ -40,7 +41,7 @@ def test_a_copy_begins_with_the_whole_batch_in_which_the_log_starts() -> None:
     log, copy = open_log(config=CONFIG), open_copy()
     for _ in range(6):
         append(log, 5)
-    log.advance_log_start_offset(12)
+    log.advance_log_start_offset(Offset(12))
     finish(log, copy)
     agree(log, copy)
 
@@ -48,10 +49,10 @@ def test_a_copy_begins_with_the_whole_batch_in_which_the_log_starts() -> None:
 def test_an_epoch_without_records_is_known_to_the_copy() -> None:
     log, copy = open_log(config=CONFIG), open_copy()
     append(log, epoch=3)
-    log.assign_epoch_start(5, log.log_end_offset)
+    log.assign_epoch_start(LeaderEpoch(5), log.log_end_offset)
     finish(log, copy)
     agree(log, copy)
-    assert copy.end_offset_for_epoch(3) == log.end_offset_for_epoch(3)
+    assert copy.end_offset_for_epoch(LeaderEpoch(3)) == log.end_offset_for_epoch(LeaderEpoch(3))
 
 
 def test_what_the_log_has_cut_goes_from_the_copy() -> None:
@@ -59,7 +60,7 @@ def test_what_the_log_has_cut_goes_from_the_copy() -> None:
     for epoch in (1, 1, 2, 4):
         append(log, 2, epoch=epoch)
     finish(log, copy)
-    log.truncate_to(5)
+    log.truncate_to(Offset(5))
     assert not copy_step(log, copy, NOW) or copy.log_end_offset == log.log_end_offset
     append(log, 3, epoch=6)
     finish(log, copy)
@@ -76,10 +77,12 @@ def test_a_copy_follows_whatever_happens(seed: int) -> None:
             append(log, chance.randrange(1, 5), epoch=epoch, size=chance.randrange(1, 200))
         elif step == 4:
             epoch += chance.randrange(1, 3)
-            log.truncate_to(chance.randrange(max(log.log_start_offset, log.log_end_offset - 8), log.log_end_offset + 1))
-            log.assign_epoch_start(epoch, log.log_end_offset)
+            log.truncate_to(
+                Offset(chance.randrange(max(log.log_start_offset, log.log_end_offset - 8), log.log_end_offset + 1))
+            )
+            log.assign_epoch_start(LeaderEpoch(epoch), log.log_end_offset)
         elif step == 5:
-            log.advance_log_start_offset(chance.randrange(log.log_start_offset, log.log_end_offset + 1))
+            log.advance_log_start_offset(Offset(chance.randrange(log.log_start_offset, log.log_end_offset + 1)))
             log.delete_old_segments(NOW, log.log_end_offset)
         else:
             copy_step(log, copy, NOW)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reference.protocol.primitives import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
@@ -34,15 +35,21 @@ def written_log(folder: Path) -> Log:
         records = random_records(chance)[:70]
         epoch = step // 60
         if step % 3:
-            log.append_as_leader(build(records, codec=chance.choice(list(Codec))), epoch, TIME)
+            log.append_as_leader(build(records, codec=chance.choice(list(Codec))), LeaderEpoch(epoch), TIME)
             continue
-        batch = build(records, producer=BatchProducer(9, 0, sequence, transactional=True))
-        log.append_as_leader(batch, epoch, TIME)
+        batch = build(records, producer=BatchProducer(ProducerId(9), ProducerEpoch(0), sequence, transactional=True))
+        log.append_as_leader(batch, LeaderEpoch(epoch), TIME)
         sequence += len(records)
         if step % 2:
-            marker = build_end_transaction(EndTransaction(step % 4 == 1, 1), 9, 0, TIME)
-            log.append_as_leader(marker, epoch, TIME, Origin.COORDINATOR)
-    log.append_as_leader(build([Record(0, TIME, b"k", b"v")], producer=BatchProducer(7, 2, 4)), 2, TIME)
+            marker = build_end_transaction(
+                EndTransaction(step % 4 == 1, LeaderEpoch(1)), ProducerId(9), ProducerEpoch(0), TIME
+            )
+            log.append_as_leader(marker, LeaderEpoch(epoch), TIME, Origin.COORDINATOR)
+    log.append_as_leader(
+        build([Record(Offset(0), TIME, b"k", b"v")], producer=BatchProducer(ProducerId(7), ProducerEpoch(2), 4)),
+        LeaderEpoch(2),
+        TIME,
+    )
     return log
 
 
@@ -84,7 +91,7 @@ def test_the_tool_reads_snapshots_and_aborted_transactions(tmp_path: Path) -> No
     aborted = files_of(log, ".txnindex")
     assert aborted
     text = dump(aborted)
-    expected = log.aborted_transactions(0, log.log_end_offset)
+    expected = log.aborted_transactions(Offset(0), log.log_end_offset)
     assert expected
     for transaction in expected:
         assert f"producerId: {transaction.producer_id} firstOffset: {transaction.first_offset}" in text

@@ -1,9 +1,11 @@
 """Leader epochs of a log, in memory and on disk (KIP-101)."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from reference.protocol.primitives import LeaderEpoch, Offset
 from reference.storage.epoch_cache import EpochCache
 from reference.storage.errors import CorruptFile
 from reference.storage.simulated_disk import SimulatedDisk
@@ -16,18 +18,18 @@ def cache(*entries: tuple[int, int]) -> EpochCache:
     disk.make_folder(FOLDER)
     made = EpochCache(disk, FOLDER)
     for epoch, start in entries:
-        made.assign(epoch, start)
-    made.store(1_000)
+        made.assign(LeaderEpoch(epoch), Offset(start))
+    made.store(Offset(1_000))
     return made
 
 
-def again(made: EpochCache) -> list[tuple[int, int]]:
+def again(made: EpochCache) -> Sequence[tuple[int, int]]:
     return EpochCache(made._disk, FOLDER).entries
 
 
 def test_ends_of_epochs() -> None:
     epochs = cache((1, 0), (2, 10), (5, 30))
-    answers = {asked: epochs.end_offset_for(asked, 42) for asked in range(-1, 7)}
+    answers = {asked: epochs.end_offset_for(LeaderEpoch(asked), Offset(42)) for asked in range(-1, 7)}
     assert answers == {
         -1: (-1, -1),
         0: (0, 0),
@@ -42,50 +44,50 @@ def test_ends_of_epochs() -> None:
 
 def test_no_epoch_ends_beyond_the_log() -> None:
     """An epoch that was written down for a record which then found no room."""
-    assert cache((1, 0), (2, 10)).end_offset_for(1, 8) == (1, 8)
+    assert cache((1, 0), (2, 10)).end_offset_for(LeaderEpoch(1), Offset(8)) == (1, 8)
 
 
 def test_nothing_is_known_of_an_empty_log() -> None:
     epochs = cache()
     assert epochs.latest == -1
-    assert epochs.end_offset_for(0, 0) == (-1, -1)
-    assert epochs.epoch_at(0) == -1
+    assert epochs.end_offset_for(LeaderEpoch(0), Offset(0)) == (-1, -1)
+    assert epochs.epoch_at(Offset(0)) == -1
 
 
 def test_epoch_of_an_offset() -> None:
     epochs = cache((1, 5), (2, 10))
-    assert [epochs.epoch_at(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 2, 2]
+    assert [epochs.epoch_at(offset) for offset in map(Offset, (4, 5, 9, 10, 99))] == [-1, 1, 1, 2, 2]
 
 
 def test_entries_that_contradict_a_new_one_go() -> None:
     epochs = cache((1, 0), (2, 10), (5, 30))
-    epochs.assign(3, 10)
+    epochs.assign(LeaderEpoch(3), Offset(10))
     assert epochs.entries == [(1, 0), (3, 10)]
-    epochs.assign(3, 20)
+    epochs.assign(LeaderEpoch(3), Offset(20))
     assert epochs.entries == [(1, 0), (3, 10)]
-    epochs.assign(3, 4)
+    epochs.assign(LeaderEpoch(3), Offset(4))
     assert epochs.entries == again(epochs) == [(1, 0), (3, 4)]
     assert (epochs.latest, epochs.latest_start) == (3, 4)
 
 
 def test_an_epoch_reaches_the_file_when_its_records_are_flushed() -> None:
     epochs = cache((1, 0))
-    epochs.assign(2, 10)
-    epochs.store(10)
+    epochs.assign(LeaderEpoch(2), Offset(10))
+    epochs.store(Offset(10))
     assert epochs.entries == [(1, 0), (2, 10)] and again(epochs) == [(1, 0)]
-    epochs.truncate_from_end(10)
-    epochs.assign(3, 10)
-    epochs.store(11)
+    epochs.truncate_from_end(Offset(10))
+    epochs.assign(LeaderEpoch(3), Offset(10))
+    epochs.store(Offset(11))
     assert epochs.entries == again(epochs) == [(1, 0), (3, 10)]
 
 
 def test_truncation_at_both_ends() -> None:
     epochs = cache((1, 0), (2, 10), (5, 30))
-    epochs.truncate_from_end(30)
+    epochs.truncate_from_end(Offset(30))
     assert epochs.entries == [(1, 0), (2, 10)]
-    epochs.truncate_from_start(4)
+    epochs.truncate_from_start(Offset(4))
     assert epochs.entries == [(1, 4), (2, 10)]
-    epochs.truncate_from_start(15)
+    epochs.truncate_from_start(Offset(15))
     assert epochs.entries == again(epochs) == [(2, 15)]
     epochs.clear()
     assert epochs.entries == again(epochs) == []

@@ -5,11 +5,17 @@ import contextlib
 import pytest
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import FIRST_OFFSET, Offset
 from reference.storage.config import LogConfig
 from reference.storage.errors import StorageError
+from reference.storage.log import AbortedTransaction, Log
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.breaking_disk import BreakingDisk
 from tests.storage.logs import NOW, append, append_as, end_transaction, offsets, open_log
+
+
+def aborted_in(log: Log) -> list[AbortedTransaction]:
+    return log.aborted_transactions(FIRST_OFFSET, Offset(9))
 
 
 @pytest.mark.parametrize("left", range(0, 700, 50))
@@ -37,7 +43,12 @@ def test_a_read_only_disk_still_reads(disk: SimulatedDisk) -> None:
     log = open_log(disk)
     append(log, 2)
     disk.read_only = True
-    for change in (lambda: append(log), lambda: log.roll(NOW), lambda: log.truncate_to(0), lambda: open_log(disk)):
+    for change in (
+        lambda: append(log),
+        lambda: log.roll(NOW),
+        lambda: log.truncate_to(Offset(0)),
+        lambda: open_log(disk),
+    ):
         with pytest.raises(StorageError):
             change()
     assert offsets(log) == [0, 1]
@@ -53,11 +64,11 @@ def test_a_marker_that_the_disk_refuses_aborts_when_it_is_written_again(disk: Si
         end_transaction(log, 1, commit=False)
     disk.capacity_bytes = None
     end_transaction(log, 1, commit=False)
-    (aborted,) = log.aborted_transactions(0, 9)
+    (aborted,) = aborted_in(log)
     assert (aborted.first_offset, log.last_stable_offset(log.log_end_offset)) == (0, log.log_end_offset)
-    assert open_log(disk).aborted_transactions(0, 9) == [aborted], "after a crash"
+    assert aborted_in(open_log(disk)) == [aborted], "after a crash"
     log.close()
-    assert open_log(disk, clean=True).aborted_transactions(0, 9) == [aborted]
+    assert aborted_in(open_log(disk, clean=True)) == [aborted]
 
 
 def test_a_marker_that_a_breaking_disk_refuses_leaves_no_note_behind() -> None:
@@ -70,9 +81,9 @@ def test_a_marker_that_a_breaking_disk_refuses_leaves_no_note_behind() -> None:
             end_transaction(log, 1, commit=False)
         disk.changes_left = None
         end_transaction(log, 1, commit=False)
-        (aborted,) = log.aborted_transactions(0, 9)
+        (aborted,) = aborted_in(log)
         log.close()
-        assert open_log(disk, clean=True).aborted_transactions(0, 9) == [aborted]
+        assert aborted_in(open_log(disk, clean=True)) == [aborted]
 
 
 def test_a_batch_whose_flush_failed_is_known_and_flushed_before_it_is_acknowledged_again() -> None:
@@ -99,10 +110,10 @@ def test_a_segment_whose_removal_has_begun_goes() -> None:
         log.roll(NOW)
         append_as(log, 1, 0, transactional=True)
         end_transaction(log, 1, commit=False)
-        aborted = log.aborted_transactions(0, 9)
+        aborted = aborted_in(log)
         disk.changes_left = changes
         with contextlib.suppress(StorageError):
-            log.truncate_to(1)
+            log.truncate_to(Offset(1))
         disk.changes_left = None
         end = log.log_end_offset
         ends.add(end)
@@ -110,5 +121,5 @@ def test_a_segment_whose_removal_has_begun_goes() -> None:
         log.close()
         again = open_log(disk, clean=True)
         assert (again.recovered_bytes, offsets(again)) == (0, list(range(end + 1)))
-        assert again.aborted_transactions(0, 9) == (aborted if end == 4 else [])
+        assert aborted_in(again) == (aborted if end == 4 else [])
     assert ends == {1, 4}

@@ -4,10 +4,11 @@ import importlib.util
 from bisect import bisect_right
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.storage.index_search import last_slot_up_to
+from tests.health_checks import UNCHECKED
 
 SYMBOLIC = pytest.param(
     "crosshair",
@@ -23,7 +24,7 @@ SYMBOLIC = pytest.param(
 def test_is_bisection(backend: str, examples: int) -> None:
     searched = 0
 
-    @settings(backend=backend, max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
+    @settings(backend=backend, max_examples=examples, suppress_health_check=UNCHECKED, database=None)
     @given(st.lists(st.integers(-5, 20)).map(sorted), st.integers(-6, 21))
     def agrees(keys: list[int], target: int) -> None:
         nonlocal searched

@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # pyright: ignore[reportPrivateImportUsage]
+from confluent_kafka.cimpl import NewTopic
 
 from linearizability.targets import open_target
 from linearizability.targets.kafka import KafkaCluster
+from reference.protocol.primitives import LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import build, read_all_records, read_batches
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
@@ -24,6 +26,7 @@ from reference.storage.posix_disk import PosixDisk
 from reference.storage.segment_list import LogIdentity
 from tests.protocol.records.random_records import random_records
 from tests.storage.dump import complaints, dump
+from tests.storage.log_model import copied
 from tests.storage.test_cleaning import compact
 from tests.waiting import await_true
 
@@ -120,15 +123,12 @@ def all_records(log: Log) -> list[Read]:
         for batch in read_batches(data):
             offset = batch.header.next_offset
             if not batch.header.is_control:
-                found += [
-                    (r.offset, r.timestamp, r.key and bytes(r.key), r.value and bytes(r.value))
-                    for r in read_all_records(batch.data)
-                ]
+                found += [(r.offset, r.timestamp, copied(r.key), copied(r.value)) for r in read_all_records(batch.data)]
     return found
 
 
 def without_aborted(log: Log, records: list[Read]) -> list[Read]:
-    aborted = log.aborted_transactions(0, log.log_end_offset)
+    aborted = log.aborted_transactions(Offset(0), log.log_end_offset)
     return [r for r in records if not any(a.first_offset <= r[0] <= a.last_offset for a in aborted)]
 
 
@@ -152,11 +152,11 @@ def test_we_open_what_kafka_wrote(tmp_path: Path, ending: str) -> None:
     assert meta is not None
     assert meta.node_id == member.node.id
     manager = LogDirectory(disk, data)
-    manager.load(0)
+    manager.load(TimestampMs(0))
     assert (manager.last_broker_epoch is not None) == (ending == "stop")
     topic_id = read_topic_id(disk, data / f"{TOPIC}-0")
     assert topic_id is not None
-    log = manager.get_or_create(TOPIC, 0, topic_id, LogConfig(segment_bytes=1 << 20), 0)
+    log = manager.get_or_create(TOPIC, 0, topic_id, LogConfig(segment_bytes=1 << 20), TimestampMs(0))
     assert log.lost_bytes == 0
     assert (log.recovered_bytes > 0) == (ending == "kill")
     assert log.segment_count >= 2
@@ -166,16 +166,16 @@ def test_we_open_what_kafka_wrote(tmp_path: Path, ending: str) -> None:
     assert len(log.active_producers()) >= 5
     assert log.leader_epoch == 0
     for offset, *_ in uncommitted[::37]:
-        found = log.read(offset, 1).records
+        found = log.read(Offset(offset), 1).records
         assert not isinstance(found, bytes)
         assert any(record.offset == offset for record in read_all_records(found.read()))
-    assert {time: (log.offset_for_timestamp(time) or (-1, -1))[:2] for time in listed} == listed
+    assert {time: (log.offset_for_timestamp(TimestampMs(time)) or (-1, -1))[:2] for time in listed} == listed
     assert listed[latest + 1][1] not in {offset for offset, *_ in uncommitted}, "no marker was listed"
     if ending == "stop":
         rebuilt = rebuild_indexes(disk, tmp_path / "kafkas", tmp_path / "again")
         assert rebuilt == {name: (tmp_path / "kafkas" / f"{TOPIC}-0" / name).read_bytes() for name in rebuilt}
     # The quorum's own log is one like any other.
-    metadata = manager.metadata_log(0)
+    metadata = manager.metadata_log(TimestampMs(0))
     assert metadata.lost_bytes == 0
     assert len(all_records(metadata)) > 0
     assert metadata.folder.name == f"{METADATA_TOPIC}-0"
@@ -203,10 +203,12 @@ def test_we_open_what_kafka_compacted_before_it_was_killed(tmp_path: Path) -> No
         shutil.copytree(target.members[0].data, data)
     assert len(served) < 960
     manager = LogDirectory(disk, data)
-    manager.load(0)
+    manager.load(TimestampMs(0))
     topic_id = read_topic_id(disk, data / f"{TOPIC}-0")
     assert topic_id is not None
-    log = manager.get_or_create(TOPIC, 0, topic_id, LogConfig(cleanup_policy="compact", segment_bytes=1 << 20), 0)
+    log = manager.get_or_create(
+        TOPIC, 0, topic_id, LogConfig(cleanup_policy="compact", segment_bytes=1 << 20), TimestampMs(0)
+    )
     assert log.lost_bytes == 0
     found = all_records(log)
     assert set(found) <= set(served), "Kafka may have compacted more before it was killed"
@@ -220,7 +222,9 @@ def rebuild_indexes(disk: PosixDisk, data: Path, folder: Path) -> dict[str, byte
     assert len(names) >= 5
     for name in names:
         (folder / name).unlink()
-    Log(disk, folder, LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000), 0, LogIdentity(TOPIC, 0)).close()
+    Log(
+        disk, folder, LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000), TimestampMs(0), LogIdentity(TOPIC, 0)
+    ).close()
     return {name: (folder / name).read_bytes() for name in names}
 
 
@@ -234,7 +238,7 @@ def test_kafka_serves_what_we_wrote(tmp_path: Path, ending: str) -> None:
         topic_id = read_topic_id(disk, folder)
         shutil.rmtree(folder)
         config = LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000)
-        log = Log(disk, folder, config, 0, LogIdentity(TOPIC, 0, topic_id))
+        log = Log(disk, folder, config, TimestampMs(0), LogIdentity(TOPIC, 0, topic_id))
         written = fill(log)
         if ending == "closed":
             log.close()
@@ -253,15 +257,12 @@ def test_kafka_serves_what_we_wrote(tmp_path: Path, ending: str) -> None:
 
 def fill(log: Log) -> list[Read]:
     chance = random.Random(5)
-    now = 1_700_000_000_000
+    now = TimestampMs(1_700_000_000_000)
     written: list[Read] = []
     for step in range(120):
         records: list[Record] = random_records(chance)[:40]
-        info = log.append_as_leader(build(records, codec=chance.choice(list(Codec))), 0, now)
-        written += [
-            (info.first_offset + i, r.timestamp, r.key and bytes(r.key), r.value and bytes(r.value))
-            for i, r in enumerate(records)
-        ]
+        info = log.append_as_leader(build(records, codec=chance.choice(list(Codec))), LeaderEpoch(0), now)
+        written += [(info.first_offset + i, r.timestamp, copied(r.key), copied(r.value)) for i, r in enumerate(records)]
         if step == 60:
             log.flush()
     return written
@@ -277,15 +278,17 @@ def test_kafka_serves_what_we_compacted(tmp_path: Path) -> None:
         topic_id = read_topic_id(disk, folder)
         shutil.rmtree(folder)
         config = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, index_interval_bytes=1000)
-        log = Log(disk, folder, config, 0, LogIdentity(TOPIC, 0, topic_id))
+        log = Log(disk, folder, config, TimestampMs(0), LogIdentity(TOPIC, 0, topic_id))
         chance = random.Random(6)
         for number in range(900):
             keys = [b"key %d" % chance.randrange(300) for _ in range(20)]
             records = [
-                Record(index, number, key, chance.randbytes(400) if chance.random() < 0.9 else None)
+                Record(
+                    Offset(index), TimestampMs(number), key, chance.randbytes(400) if chance.random() < 0.9 else None
+                )
                 for index, key in enumerate(keys)
             ]
-            log.append_as_leader(build(records, codec=chance.choice(list(Codec))), 0, 0)
+            log.append_as_leader(build(records, codec=chance.choice(list(Codec))), LeaderEpoch(0), TimestampMs(0))
         whole, segments = all_records(log), log.segment_count
         log.flush()
         for _ in range(2):  # the second puts the small segments together that the first has left

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import LeaderEpoch, Offset
 from reference.protocol.records.batch import BatchHeader, build, read_all_records, read_batches, read_header
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.errors import RecordsError
@@ -40,8 +41,8 @@ def test_only_place_and_epoch_of_a_batch_change() -> None:
     append(log, 5)
     sent = batch(3, codec=Codec.ZSTD)
     before = bytes(sent)
-    log.append_as_leader(sent, 9, NOW)
-    data = log.read(5, 1 << 20).records
+    log.append_as_leader(sent, LeaderEpoch(9), NOW)
+    data = log.read(Offset(5), 1 << 20).records
     assert not isinstance(data, bytes)
     stored = data.read()
     assert stored[16:] == before[16:]
@@ -53,16 +54,16 @@ def test_a_batch_begins_where_it_was_appended(monkeypatch: pytest.MonkeyPatch) -
     log = open_log()
     for count in (3, 1, 4):
         append(log, count)
-    assert [log.batch_start(offset) for offset in range(9)] == [0, 0, 0, 3, 4, 4, 4, 4, 8]
+    assert [log.batch_start(Offset(offset)) for offset in range(9)] == [0, 0, 0, 3, 4, 4, 4, 4, 8]
     monkeypatch.setattr(Segment, "header_at", lambda *_: pytest.fail("the file was read"))
-    assert [log.batch_start(offset) for offset in (3, 4, 8)] == [3, 4, 8]
+    assert [log.batch_start(Offset(offset)) for offset in (3, 4, 8)] == [3, 4, 8]
 
 
 def test_bytes_that_must_not_change_are_copied() -> None:
     log = open_log()
     append(log)
     sent = bytes(batch(2))
-    log.append_as_leader(sent, 4, NOW)
+    log.append_as_leader(sent, LeaderEpoch(4), NOW)
     assert read_header(sent).base_offset == 0
     assert offsets(log) == [0, 1, 2]
 
@@ -72,7 +73,7 @@ def test_log_append_time() -> None:
     log = open_log(config=LogConfig(message_timestamp_type="LogAppendTime"))
     info = append(log, 2, time=5, now=NOW + 7)
     assert (info.log_append_time, info.max_timestamp) == (NOW + 7, NOW + 7)
-    data = log.read(0, 1 << 20).records
+    data = log.read(Offset(0), 1 << 20).records
     assert not isinstance(data, bytes)
     assert {record.timestamp for record in read_all_records(data.read())} == {NOW + 7}
     assert append(open_log(), time=NOW - 5).log_append_time == -1
@@ -85,9 +86,9 @@ def test_configuration_changes_while_running() -> None:
     log.config = replace(log.config, compression_type="gzip")
     append(log)
     log.config = replace(log.config, cleanup_policy="compact")
-    keyless = build([Record(0, NOW, None, b"v")])
+    keyless = build([Record(Offset(0), NOW, None, b"v")])
     with pytest.raises(RecordsError) as refused:
-        log.append_as_leader(keyless, 0, NOW)
+        log.append_as_leader(keyless, LeaderEpoch(0), NOW)
     assert refused.value.code is ErrorCode.INVALID_RECORD
     assert [header.codec for header in headers(log)] == [Codec.NONE, Codec.GZIP]
 
@@ -103,10 +104,10 @@ def test_a_batch_that_fits_no_segment() -> None:
 
 def test_a_follower_refuses_what_does_not_follow() -> None:
     log = open_log()
-    log.append_as_follower(build([Record(10, NOW, None, b"v")], leader_epoch=0), NOW)
+    log.append_as_follower(build([Record(Offset(10), NOW, None, b"v")], leader_epoch=LeaderEpoch(0)), NOW)
     with pytest.raises(LogError):
-        log.append_as_follower(build([Record(10, NOW, None, b"v")], leader_epoch=0), NOW)
-    damaged = build([Record(11, NOW, None, b"v")], leader_epoch=0)
+        log.append_as_follower(build([Record(Offset(10), NOW, None, b"v")], leader_epoch=LeaderEpoch(0)), NOW)
+    damaged = build([Record(Offset(11), NOW, None, b"v")], leader_epoch=LeaderEpoch(0))
     damaged[-1] ^= 1
     with pytest.raises(RecordsError):
         log.append_as_follower(damaged, NOW)
@@ -151,7 +152,7 @@ def test_relative_offsets_have_31_bits() -> None:
     log = open_log()
     append(log)
     for base in (2**31 - 1, 2**31):
-        log.append_as_follower(build([Record(base, NOW, None, b"v")], leader_epoch=0), NOW)
+        log.append_as_follower(build([Record(base, NOW, None, b"v")], leader_epoch=LeaderEpoch(0)), NOW)
     assert log.segment_count == 2
     assert offsets(log) == [0, 2**31 - 1, 2**31]
 
@@ -174,10 +175,10 @@ def test_closed_indexes_are_trimmed(disk: SimulatedDisk) -> None:
 def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
     log = Log(PosixDisk(), tmp_path / "t-0", LogConfig(retention_ms=0, file_delete_delay_ms=0), NOW, T_0)
     append(log, 2)
-    held = log.read(0, 1 << 20).records
+    held = log.read(Offset(0), 1 << 20).records
     assert not isinstance(held, bytes)
     before = held.read()
-    log.delete_old_segments(NOW + 10, 2)
+    log.delete_old_segments(NOW + 10, Offset(2))
     log.tick(NOW + 20)
     assert names(log, ".log") == [f"{2:020d}.log"]
     assert held.read() == before
@@ -201,14 +202,14 @@ def test_logs_with_more_segments_than_may_be_open_read_roll_and_delete(tmp_path:
     for log in logs:
         assert log.segment_count > 2 and [*offsets(log, 0)] == [*range(12)]
         log.flush(NOW)
-        log.delete_old_segments(NOW + 10, 12)
+        log.delete_old_segments(NOW + 10, Offset(12))
         log.tick(NOW + 20)
         assert names(log, ".log") == [f"{12:020d}.log"]
     assert all(each.read() == before for each, before in held), "who reads a segment goes on when it is gone"
     for log in logs:
         append(log, 1)
         log.close()
-        again = Log(disk, log.folder, config, NOW, LogIdentity("t", log.partition), PreviousRun(12, clean=True))
+        again = Log(disk, log.folder, config, NOW, LogIdentity("t", log.partition), PreviousRun(Offset(12), clean=True))
         assert (again.log_start_offset, again.log_end_offset) == (12, 13)
     assert disk.failure is None
 
@@ -220,9 +221,9 @@ def test_retention_closes_the_active_segment_first() -> None:
     """RET-01."""
     log = open_log(config=LogConfig(retention_ms=100))
     append(log, 3)
-    assert log.delete_old_segments(NOW + 100, 3) == 0
-    assert log.delete_old_segments(NOW + 101, 2) == 0, "the high watermark is below it (RET-06)"
-    assert log.delete_old_segments(NOW + 101, 3) == 1
+    assert log.delete_old_segments(NOW + 100, Offset(3)) == 0
+    assert log.delete_old_segments(NOW + 101, Offset(2)) == 0, "the high watermark is below it (RET-06)"
+    assert log.delete_old_segments(NOW + 101, Offset(3)) == 1
     assert (log.log_start_offset, log.log_end_offset, log.segment_count, log.size_bytes) == (3, 3, 1, 0)
     assert append(log)[:2] == (3, 3)
 
@@ -230,7 +231,7 @@ def test_retention_closes_the_active_segment_first() -> None:
 def test_deleted_files_wait_for_their_delay(disk: SimulatedDisk) -> None:
     log = open_log(disk, LogConfig(retention_ms=0, file_delete_delay_ms=60_000))
     append(log)
-    log.delete_old_segments(NOW + 1, 1)
+    log.delete_old_segments(NOW + 1, Offset(1))
     assert f"{0:020d}.log.deleted" in disk.list_folder(FOLDER)
     assert log.next_deadline() <= NOW + 60_001
     log.tick(NOW + 60_000)
@@ -283,7 +284,7 @@ def test_a_truncation_outruns_a_flush() -> None:
     append(log, 2)
     log.roll(NOW)
     log.tick(NOW)
-    log.truncate_to(0)
+    log.truncate_to(Offset(0))
     waiting[0].finish()
     assert log.recovery_point == 0
 
@@ -297,10 +298,10 @@ def test_a_cut_forgets_no_transaction_whose_marker_stays_above_the_high_watermar
     end_transaction(log, 1, commit=False)
     log.roll(NOW)
     append(log)
-    assert log.last_stable_offset(1) == 0
-    log.truncate_to(2)
-    assert log.last_stable_offset(1) == 0, "another leader could still decide otherwise"
-    assert log.last_stable_offset(2) == 2
+    assert log.last_stable_offset(Offset(1)) == 0
+    log.truncate_to(Offset(2))
+    assert log.last_stable_offset(Offset(1)) == 0, "another leader could still decide otherwise"
+    assert log.last_stable_offset(Offset(2)) == 2
 
 
 def test_a_cut_that_did_not_begin_moves_no_start() -> None:
@@ -308,9 +309,9 @@ def test_a_cut_that_did_not_begin_moves_no_start() -> None:
     log = open_log(disk)
     append(log, 2)
     append(log)
-    log.advance_log_start_offset(1)
+    log.advance_log_start_offset(Offset(1))
     disk.changes_left = 0
     with pytest.raises(StorageError):
-        log.truncate_to(1)
+        log.truncate_to(Offset(1))
     disk.changes_left = None
     assert (log.log_start_offset, log.log_end_offset) == (1, 3)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from reference.protocol.primitives import NO_UUID
+from reference.protocol.primitives import NO_UUID, BrokerEpoch, Offset
 from reference.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -44,13 +44,13 @@ def manager(disk: Disk, folder: Path = ROOT) -> LogDirectory:
 def test_a_clean_end_and_the_next_start(disk: SimulatedDisk) -> None:
     first = manager(disk)
     assert first.last_broker_epoch is None
-    first.broker_epoch = 42
+    first.broker_epoch = BrokerEpoch(42)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     assert first.get_or_create("a", 0, A, CONFIG, NOW) is log
     for _ in range(10):
         append(log, 2)
-    log.advance_log_start_offset(3)
-    first.shut_down({("a", 0): 20}, NOW)
+    log.advance_log_start_offset(Offset(3))
+    first.shut_down({("a", 0): Offset(20)}, NOW)
     assert disk.exists(ROOT / CLEAN_SHUTDOWN)
     assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 20}
 
@@ -67,7 +67,7 @@ def test_a_clean_end_and_the_next_start(disk: SimulatedDisk) -> None:
 def test_an_incarnation_without_an_epoch_hands_on_that_of_the_clean_end_before_and_of_no_crash() -> None:
     disk = SimulatedDisk()
     registered = manager(disk)
-    registered.broker_epoch = 42
+    registered.broker_epoch = BrokerEpoch(42)
     append(registered.get_or_create("a", 0, A, CONFIG, NOW), 2)
     registered.shut_down({}, NOW)
     for _ in range(2):
@@ -124,7 +124,7 @@ def test_a_folder_that_lost_its_topics_id_is_not_read_as_another_topics(disk: Si
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
     if is_flushed:
-        first.shut_down({("a", 0): 5}, NOW)
+        first.shut_down({("a", 0): Offset(5)}, NOW)
     disk.remove(ROOT / "a-0" / PARTITION_METADATA)
     second = manager(disk)
     log = second.get_or_create("a", 0, B, CONFIG, NOW)
@@ -135,7 +135,7 @@ def test_a_folder_that_lost_its_topics_id_is_not_read_as_another_topics(disk: Si
 def test_a_folder_that_lost_its_topics_id_is_the_topics_where_its_checksums_say_so(disk: SimulatedDisk) -> None:
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
-    first.shut_down({("a", 0): 5}, NOW)
+    first.shut_down({("a", 0): Offset(5)}, NOW)
     disk.remove(ROOT / "a-0" / PARTITION_METADATA)
     second = manager(disk)
     log = second.get_or_create("a", 0, A, CONFIG, NOW)
@@ -149,7 +149,7 @@ def test_a_folder_that_names_another_topic_by_damage_is_not_put_aside(disk: Simu
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
     if has_checksums:
-        first.shut_down({("a", 0): 5}, NOW)
+        first.shut_down({("a", 0): Offset(5)}, NOW)
     write_topic_id(disk, ROOT / "a-0", B)
     second = manager(disk)
     second.has_topic = lambda id: not has_checksums and id in (A, B)
@@ -172,7 +172,7 @@ def test_deletion_waits_and_survives_a_restart(topic: str, tmp_path: Path) -> No
     first = manager(disk, tmp_path)
     log = first.get_or_create(topic, 3, A, CONFIG, NOW)
     append(log, 5)
-    held = log.read(0, 1 << 20).records
+    held = log.read(Offset(0), 1 << 20).records
     assert not isinstance(held, bytes)
     first.delete((topic, 3), NOW)
     (deleted,) = [name for name in disk.list_folder(tmp_path) if name.endswith("-delete")]
@@ -225,14 +225,14 @@ def test_checkpoints_are_written_from_time_to_time(disk: SimulatedDisk) -> None:
     append(log, 2)
     log.flush()
     append(log, 2)
-    log.advance_log_start_offset(1)
+    log.advance_log_start_offset(Offset(1))
     first.tick(NOW + 59_000)
     assert not disk.exists(ROOT / RECOVERY_POINTS)
     assert first.next_deadline() <= NOW + 60_000
     first.tick(NOW + 60_000)
     assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
     assert read_offsets(disk, ROOT / LOG_START_OFFSETS) == {("a", 0): 1}
-    first.checkpoint_high_watermarks({("a", 0): 4})
+    first.checkpoint_high_watermarks({("a", 0): Offset(4)})
     assert read_offsets(disk, ROOT / HIGH_WATERMARKS) == {("a", 0): 4}
     assert manager(disk).get_or_create("a", 0, A, CONFIG, NOW).log_start_offset == 1
 
@@ -244,7 +244,7 @@ def test_a_truncation_lowers_the_checkpoint_first(disk: SimulatedDisk) -> None:
     append(log, 2)
     log.flush()
     first.tick(NOW + 60_000)
-    log.truncate_to(2)
+    log.truncate_to(Offset(2))
     assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
 
 
@@ -256,9 +256,9 @@ def test_a_log_that_started_over_beside_a_deleted_segment_is_taken_up_after_a_cr
         append(log, 2)
     log.flush()
     first.tick(NOW + 60_000)
-    log.advance_log_start_offset(10)
+    log.advance_log_start_offset(Offset(10))
     assert log.delete_old_segments(NOW + 60_000, log.log_end_offset) == 1
-    log.truncate_fully_and_start_at(1_000, NOW + 60_000)
+    log.truncate_fully_and_start_at(Offset(1_000), NOW + 60_000)
     assert any(name.endswith(".log.deleted") for name in disk.list_folder(log.folder))
     again = manager(disk).get_or_create("a", 0, A, CONFIG, NOW)
     assert (again.log_start_offset, again.log_end_offset) == (1_000, 1_000)
@@ -268,10 +268,10 @@ def test_logs_that_were_not_opened_stay_as_they_are(disk: SimulatedDisk) -> None
     first = manager(disk)
     for topic in ("a", "b"):
         append(first.get_or_create(topic, 0, A, CONFIG, NOW), 3)
-    first.shut_down({("a", 0): 3, ("b", 0): 3}, NOW)
+    first.shut_down({("a", 0): Offset(3), ("b", 0): Offset(3)}, NOW)
     second = manager(disk)
     second.get_or_create("a", 0, A, CONFIG, NOW)
-    second.shut_down({("a", 0): 3}, NOW)
+    second.shut_down({("a", 0): Offset(3)}, NOW)
     third = manager(disk)
     assert third.high_watermark(("b", 0)) == 3
     log = third.get_or_create("b", 0, A, CONFIG, NOW)
@@ -325,7 +325,7 @@ def test_an_end_on_a_broken_disk_is_not_called_clean(disk: SimulatedDisk) -> Non
 def test_damaged_checkpoints_are_taken_for_empty(disk: SimulatedDisk) -> None:
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
-    first.shut_down({("a", 0): 3}, NOW)
+    first.shut_down({("a", 0): Offset(3)}, NOW)
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
         disk.write_file(ROOT / name, b"rubbish")
     said: list[str] = []
@@ -342,8 +342,8 @@ def test_where_it_is_not_known_what_was_deleted_nothing_is_served(disk: Simulate
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     append(log, 3)
-    log.advance_log_start_offset(2)
-    first.shut_down({("a", 0): 3}, NOW)
+    log.advance_log_start_offset(Offset(2))
+    first.shut_down({("a", 0): Offset(3)}, NOW)
     if not is_clean:
         disk.remove(ROOT / CLEAN_SHUTDOWN)
     disk.write_file(ROOT / LOG_START_OFFSETS, b"rubbish")
@@ -358,12 +358,12 @@ def test_after_a_clean_end_no_log_begins_beyond_its_end(disk: SimulatedDisk) -> 
     """A number that is too high would remove all segments. After a crash it may be right: the log's end is lost."""
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
-    first.shut_down({("a", 0): 3}, NOW)
-    write_offsets(disk, ROOT / LOG_START_OFFSETS, {("a", 0): 4})
+    first.shut_down({("a", 0): Offset(3)}, NOW)
+    write_offsets(disk, ROOT / LOG_START_OFFSETS, {("a", 0): Offset(4)})
     for _ in range(2):
         with pytest.raises(CorruptFile, match=f"a-0 ends at offset 3, and begins at 4 by {LOG_START_OFFSETS}"):
             manager(disk)
-    write_offsets(disk, ROOT / LOG_START_OFFSETS, {("a", 0): 1})
+    write_offsets(disk, ROOT / LOG_START_OFFSETS, {("a", 0): Offset(1)})
     assert offsets(manager(disk).get_or_create("a", 0, A, CONFIG, NOW)) == [1, 2]
 
 

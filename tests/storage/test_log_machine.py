@@ -1,14 +1,13 @@
 """Random runs of a log, on both disks: the same ones whenever these tests run, and many more, drawn again, where there is time."""
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.health_checks import UNCHECKED
 from tests.storage.disk_log_machines import PosixLogMachine, SimulatedLogMachine
 
-RUNS = settings(
-    stateful_step_count=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
-)
+RUNS = settings(stateful_step_count=50, deadline=None, derandomize=True, database=None, suppress_health_check=UNCHECKED)
 
 TestSimulatedLog = SimulatedLogMachine.TestCase
 TestSimulatedLog.settings = settings(RUNS, max_examples=400)

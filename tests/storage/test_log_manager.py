@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from reference.protocol.primitives import LeaderEpoch, Offset
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, Offset
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_directory import LogDirectory
@@ -62,7 +62,7 @@ def test_a_log_is_found_again_where_it_is() -> None:
     first = world.start()
     assert place(first, assigned=IDS[1]) == 1
     append(first.directories[1].logs[KEY])
-    first.shut_down({KEY: 1}, NOW, 7)
+    first.shut_down({KEY: Offset(1)}, NOW, BrokerEpoch(7))
     again = world.start()
     assert place(again, assigned=IDS[2]) == 1, "the metadata learn later where it is"
     assert again.had(KEY) and again.high_watermark(KEY) == 1
@@ -71,11 +71,11 @@ def test_a_log_is_found_again_where_it_is() -> None:
 
 def test_a_clean_end_counts_only_where_all_directories_had_the_same() -> None:
     world = World(2)
-    world.start().shut_down({}, NOW, 7)
+    world.start().shut_down({}, NOW, BrokerEpoch(7))
     assert world.start().last_broker_epoch == 7
     logs = world.start()
     assert logs.last_broker_epoch is None
-    logs.shut_down({}, NOW, 8)
+    logs.shut_down({}, NOW, BrokerEpoch(8))
     world.disks[1].failure = OSError(5, "broken")
     assert world.start().last_broker_epoch is None
 
@@ -157,14 +157,14 @@ def test_a_copy_takes_the_place_of_its_log() -> None:
     world = World(2)
     logs = moving(world)
     assert logs.holder(KEY) is logs.directories[0] and logs.future_holder(KEY) is logs.directories[1]
-    log = logs.replace_with_future(KEY, 7, NOW)
+    log = logs.replace_with_future(KEY, Offset(7), NOW)
     assert world.start().directories[1].high_watermark(KEY) == 7
     assert logs.holder(KEY) is logs.directories[1] and logs.future_holder(KEY) is None
     append(log)
     assert offsets(log) == [*range(11)] and log.folder == Path("/1/t-0")
     logs.tick(NOW + 200_000)
     assert [name for name in world.disks[0].list_folder(Path("/0")) if name.startswith("t-0")] == []
-    logs.shut_down({KEY: 11}, NOW, 1)
+    logs.shut_down({KEY: Offset(11)}, NOW, BrokerEpoch(1))
     again = world.start()
     assert place(again, assigned=IDS[1]) == 1
     assert offsets(again.directories[1].logs[KEY]) == [*range(11)] and again.high_watermark(KEY) == 11
@@ -174,7 +174,7 @@ def test_a_copy_knows_the_epoch_of_a_leader_that_has_appended_nothing() -> None:
     world = World(2)
     logs = moving(world)
     logs.directories[0].logs[KEY].assign_epoch_start(LeaderEpoch(7), Offset(10))
-    log = logs.replace_with_future(KEY, 10, NOW)
+    log = logs.replace_with_future(KEY, Offset(10), NOW)
     assert log.end_offset_for_epoch(LeaderEpoch(7)) == (7, 10)
     assert log.end_offset_for_epoch(LeaderEpoch(6)) == (0, 10)
 
@@ -184,7 +184,7 @@ def test_a_copy_survives_a_restart(is_clean: bool) -> None:
     world = World(2)
     logs = moving(world)
     if is_clean:
-        logs.shut_down({}, NOW, 1)
+        logs.shut_down({}, NOW, BrokerEpoch(1))
     again = world.start()
     assert place(again, assigned=IDS[0]) == 0
     copy = again.directories[1].open_future(KEY, TOPIC, CONFIG, NOW)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from reference.protocol.primitives import LeaderEpoch
 from reference.storage.checkpoints import LEADER_EPOCHS
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, StorageError
@@ -46,7 +47,7 @@ def load(disk: SimulatedDisk) -> LogDirectory:
 def lead(logs: LogDirectory, epoch: int) -> Log:
     """The log of a partition, whose leader begins an epoch."""
     log = logs.get_or_create("t", 0, TOPIC, LogConfig(), NOW)
-    log.assign_epoch_start(epoch, log.log_end_offset)
+    log.assign_epoch_start(LeaderEpoch(epoch), log.log_end_offset)
     return log
 
 
@@ -185,7 +186,7 @@ def test_an_epoch_is_in_the_file_before_the_recovery_point_passes_its_first_reco
     append(log, 2, epoch=4)
     assert in_file(disk) == []
     log.flush()
-    log.assign_epoch_start(5, log.log_end_offset)
+    log.assign_epoch_start(LeaderEpoch(5), log.log_end_offset)
     assert in_file(disk) == ["4 0"] and log.recovery_point == 2
     append(log, epoch=5)
     assert in_file(disk) == ["4 0"]

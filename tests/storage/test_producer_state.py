@@ -10,6 +10,7 @@ import tracemalloc
 import pytest
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import BatchProducer
 from reference.storage.errors import CorruptFile, RefusedByProducerState
 from reference.storage.producer_state import ProducerState, _read_snapshot
@@ -79,10 +80,15 @@ def test_a_transaction_that_began_in_the_last_epoch_can_be_ended() -> None:
 def test_verifications_without_an_answer_are_forgotten_with_their_producers() -> None:
     """KIP-890: who holds the guard may open the transaction."""
     log = open_log()
-    guard = log.begin_verification(7, 0, 0, False, NOW)
+    guard = log.begin_verification(ProducerId(7), ProducerEpoch(0), 0, False, NOW)
     log.tick(NOW + log.producer_expiry.expiration_ms() + log.producer_expiry.check_ms)
     with refused(ErrorCode.INVALID_TXN_STATE):
-        log.append_as_leader(batch(producer=BatchProducer(7, 0, 0, transactional=True)), 0, NOW, guard=guard)
+        log.append_as_leader(
+            batch(producer=BatchProducer(ProducerId(7), ProducerEpoch(0), 0, transactional=True)),
+            LeaderEpoch(0),
+            NOW,
+            guard=guard,
+        )
 
 
 # ---- snapshots
@@ -114,7 +120,7 @@ def test_a_snapshot_that_has_an_ended_transaction_open_is_passed_over(disk: Simu
     end_transaction(log, 7, commit=True)
     log.close()
     disk.write_file(FOLDER / names(log, ".snapshot")[-1], before)
-    assert open_log(disk, clean=True).last_stable_offset(2) == 2
+    assert open_log(disk, clean=True).last_stable_offset(Offset(2)) == 2
 
 
 def test_a_snapshot_of_batches_that_the_log_does_not_have_is_passed_over_after_a_crash() -> None:

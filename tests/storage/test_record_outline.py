@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reference.protocol.primitives import FIRST_OFFSET, Offset, TimestampMs
 from reference.protocol.records.errors import InvalidRecord
 from reference.protocol.records.record import Record, write_record
 from reference.protocol.records.varint import read_varint, read_varlong
@@ -38,7 +39,7 @@ def one_by_one(data: bytes, count: int) -> list[Outline]:
 
 
 def written(records: list[Record]) -> bytes:
-    return b"".join(write_record(record, 0, 0) for record in records)
+    return b"".join(write_record(record, Offset(0), TimestampMs(0)) for record in records)
 
 
 RUNS = st.lists(
@@ -59,7 +60,7 @@ RUNS = st.lists(
 
 def records_of(chance: random.Random, runs: list[tuple]) -> list[Record]:
     records: list[Record] = []
-    offset = 0
+    offset = FIRST_OFFSET
     for timestamp, rises, gap, key_size, value, headers, times in runs:
         for step in range(times):
             key = None if key_size is None else chance.randbytes(key_size)
@@ -105,7 +106,12 @@ def test_a_run_of_twins_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(record_outline, "_twins", counted)
     chance = random.Random(3)
-    data = written([Record(index, index // 10, chance.randbytes(16), chance.randbytes(50)) for index in range(600)])
+    data = written(
+        [
+            Record(Offset(index), TimestampMs(index // 10), chance.randbytes(16), chance.randbytes(50))
+            for index in range(600)
+        ]
+    )
     assert [*outlines(data, 600)] == one_by_one(data, 600)
     assert len(counts) <= 12
     assert sum(counts) > 570

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from reference.protocol.primitives import Chance, Offset
+from reference.protocol.primitives import Chance, LeaderEpoch, Offset
 from reference.protocol.records.batch import assign, build
 from reference.protocol.records.record import Record
 from reference.storage.checkpoints import LEADER_EPOCHS, read_lines
@@ -137,12 +137,12 @@ def test_a_transaction_index_of_no_such_transactions_is_made_again(disk: Simulat
         end_transaction(log, 1, commit=False)
         log.roll(NOW)
     log.close()
-    expected = log.aborted_transactions(0, log.log_end_offset)
+    expected = log.aborted_transactions(Offset(0), log.log_end_offset)
     assert len(expected) == 4
     first, second = (FOLDER / name for name in names(log, ".txnindex")[:2])
     disk.write_file(second, damaged if isinstance(damaged, bytes) else disk.read_file(first))
     again = open_log(disk, CONFIG, clean=True, checksums=None)
-    assert again.aborted_transactions(0, again.log_end_offset) == expected
+    assert again.aborted_transactions(Offset(0), again.log_end_offset) == expected
 
 
 @pytest.mark.parametrize("clean", [False, True])
@@ -198,7 +198,7 @@ def test_a_segment_that_was_rolled_behind_a_gap_is_no_loss(disk: SimulatedDisk, 
     log = open_log(disk, CONFIG)
     log.append_as_follower(fetched(0, 200), NOW)
     log.append_as_follower(fetched(10, 10), NOW)
-    assert log.truncate_to(10)
+    assert log.truncate_to(Offset(10))
     assert log.log_end_offset == 10
     if rolls_by == "request":
         log.roll(NOW)
@@ -259,7 +259,7 @@ def test_a_crash_while_the_log_is_cut_in_a_gap_leaves_no_recovery_point_beyond_i
     log.flush()
     written: list[int] = []
     log.checkpoint = lambda: written.append(log.recovery_point)
-    assert log.truncate_to(10)
+    assert log.truncate_to(Offset(10))
     assert written == [1], "where a start finds that the log ends, before anything is cut"
     assert open_log(disk, CONFIG, recovery_point=1).log_end_offset == 1
 
@@ -270,7 +270,7 @@ def test_the_indexes_of_a_segment_that_is_closed_in_a_gap_are_durable(disk: Simu
     for offset in (0, 1, 10):
         log.append_as_follower(fetched(offset, 10), NOW)
     log.flush()
-    log.truncate_to(10)
+    log.truncate_to(Offset(10))
     log.roll(NOW)
     log.append_as_follower(fetched(10, 10), NOW)
     log.flush()
@@ -279,13 +279,13 @@ def test_the_indexes_of_a_segment_that_is_closed_in_a_gap_are_durable(disk: Simu
 
 
 def fetched(offset: int, size: int) -> bytearray:
-    return build([Record(offset, NOW, b"k", bytes(size))], leader_epoch=0)
+    return build([Record(Offset(offset), NOW, b"k", bytes(size))], leader_epoch=LeaderEpoch(0))
 
 
 def test_a_batch_whose_offset_goes_back_is_damage(disk: SimulatedDisk) -> None:
     written(disk, 1)
     stray = batch(2)
-    assign(stray, 0, 0)
+    assign(stray, Offset(0), LeaderEpoch(0))
     disk.open_file(FOLDER / f"{0:020d}.log").append(stray)
     again = open_log(disk, CONFIG)
     assert again.log_end_offset == 2
@@ -350,19 +350,19 @@ def test_aborted_transactions_are_found_again(disk: SimulatedDisk) -> None:
         append_as(log, 8, turn, transactional=True)
         end_transaction(log, 7, commit=turn % 2 == 0)
         end_transaction(log, 8, commit=False)
-    before = log.aborted_transactions(0, log.log_end_offset)
+    before = log.aborted_transactions(Offset(0), log.log_end_offset)
     assert len(before) == 6
     for name in names(log, ".txnindex"):
         disk.write_file(FOLDER / name, b"rubbish")
     again = open_log(disk, CONFIG)
-    assert again.aborted_transactions(0, log.log_end_offset) == before
+    assert again.aborted_transactions(Offset(0), log.log_end_offset) == before
     assert again.last_stable_offset(again.log_end_offset) == again.log_end_offset
 
 
 def test_epochs_are_found_again_and_those_of_lost_records_forgotten(disk: SimulatedDisk) -> None:
     log = written(disk)
     disk.remove(FOLDER / LEADER_EPOCHS)
-    assert open_log(disk, CONFIG).end_offset_for_epoch(1) == (1, 20)
+    assert open_log(disk, CONFIG).end_offset_for_epoch(LeaderEpoch(1)) == (1, 20)
     last = names(log, LOG)[-1]
     damage(disk, last, 0)
     assert open_log(disk, CONFIG).leader_epoch < 2
@@ -375,13 +375,13 @@ def test_epochs_of_records_that_were_deleted_and_came_back_are_in_the_file(disk:
     for step in range(12):
         append(log, 2, epoch=step // 5, time=NOW + step)
     log.flush()
-    known = log.end_offset_for_epoch(0), log.end_offset_for_epoch(1)
+    known = log.end_offset_for_epoch(LeaderEpoch(0)), log.end_offset_for_epoch(LeaderEpoch(1))
     log.advance_log_start_offset(log.log_end_offset)
     open_log(disk, config, log_start=24, recovery_point=24)
     assert read_lines(disk, FOLDER / LEADER_EPOCHS, 2) == []
     again = open_log(disk, config, log_start=0, recovery_point=24)
     assert (again.log_start_offset, again.recovery_point) == (0, 24)
-    assert (again.end_offset_for_epoch(0), again.end_offset_for_epoch(1)) == known
+    assert (again.end_offset_for_epoch(LeaderEpoch(0)), again.end_offset_for_epoch(LeaderEpoch(1))) == known
     assert read_lines(disk, FOLDER / LEADER_EPOCHS, 2) == [["0", "0"], ["1", "10"], ["2", "20"]]
 
 

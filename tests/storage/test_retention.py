@@ -4,25 +4,30 @@ from dataclasses import dataclass
 
 import pytest
 
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.storage.config import LogConfig
 from reference.storage.retention import breaching_segments
 
 
 @dataclass
 class Aging:
-    base_offset: int
+    base_offset: Offset
     size: int
-    largest_timestamp: int
+    largest_timestamp: TimestampMs
 
 
-SEGMENTS = [Aging(0, 100, 1000), Aging(10, 100, 2000), Aging(20, 100, 3000), Aging(30, 50, 9000)]
+def aging(base_offset: int, size: int, largest_timestamp: int) -> Aging:
+    return Aging(Offset(base_offset), size, TimestampMs(largest_timestamp))
+
+
+SEGMENTS = [aging(0, 100, 1000), aging(10, 100, 2000), aging(20, 100, 3000), aging(30, 50, 9000)]
 NONE = LogConfig(retention_ms=-1, retention_bytes=-1)
 
 
 def due(
     config: LogConfig, *, start: int = 0, high_watermark: int = 40, now: int = 10_000, segments: list[Aging] = SEGMENTS
 ) -> int:
-    return breaching_segments(segments, config, start, 40, high_watermark, now)
+    return breaching_segments(segments, config, Offset(start), Offset(40), Offset(high_watermark), TimestampMs(now))
 
 
 @pytest.mark.parametrize(
@@ -60,18 +65,18 @@ def test_a_compacted_topic_is_not_deleted_from() -> None:
 
 
 def test_a_young_segment_keeps_the_older_ones_behind_it() -> None:
-    segments = [Aging(0, 10, 9999), Aging(10, 10, 1)]
+    segments = [aging(0, 10, 9999), aging(10, 10, 1)]
     assert due(LogConfig(retention_ms=100), segments=segments) == 0
 
 
 def test_an_empty_active_segment_stays() -> None:
-    assert due(LogConfig(retention_ms=0), segments=[*SEGMENTS, Aging(40, 0, 0)]) == 4
-    assert due(LogConfig(retention_ms=0), segments=[Aging(40, 0, 0)]) == 0
+    assert due(LogConfig(retention_ms=0), segments=[*SEGMENTS, aging(40, 0, 0)]) == 4
+    assert due(LogConfig(retention_ms=0), segments=[aging(40, 0, 0)]) == 0
 
 
 @pytest.mark.parametrize(("retention_ms", "expected"), [(9000, 0), (7999, 2), (6999, 3)])
 def test_a_segment_that_compaction_emptied_goes_with_the_one_behind_it(retention_ms: int, expected: int) -> None:
     """Its file is as young as the compaction, and must not keep what is old behind it."""
-    emptied = [Aging(0, 0, 10_000), *SEGMENTS[1:]]
+    emptied = [aging(0, 0, 10_000), *SEGMENTS[1:]]
     config = LogConfig(cleanup_policy="compact,delete", retention_ms=retention_ms)
     assert due(config, segments=emptied) == expected

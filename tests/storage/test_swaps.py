@@ -3,6 +3,7 @@
 import contextlib
 import random
 
+from reference.protocol.primitives import Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import BatchProducer
 from reference.storage.cleaning import Cleaning
 from reference.storage.errors import StorageError
@@ -66,7 +67,7 @@ def test_a_swap_that_the_disk_interrupts_is_gone_on_with() -> None:
         cleaning.abandon()
         log.tick(NOW)
         assert rows(log)[-1] == (3, "k", "3")
-        log.truncate_to(2)
+        log.truncate_to(Offset(2))
         put(log, ("k", "new"))
         log.close()
         assert rows(open_log(disk, COMPACT, clean=True, recovery_point=3))[-1] == (2, "k", "new")
@@ -78,16 +79,16 @@ def test_what_a_failing_removal_leaves_is_still_the_logs() -> None:
         disk = BreakingDisk()
         log = open_log(disk, COMPACT)
         for number in range(5):
-            put(log, (f"k{number}", "x"), producer=BatchProducer(1, 0, number))
+            put(log, (f"k{number}", "x"), producer=BatchProducer(ProducerId(1), ProducerEpoch(0), number))
             log.roll(NOW)
         disk.changes_left = changes
         with contextlib.suppress(StorageError):
-            log.truncate_to(2)
+            log.truncate_to(Offset(2))
         disk.changes_left = None
         end = log.log_end_offset
         assert end in (2, 5)
         assert [row[0] for row in rows(log)] == list(range(end))
-        put(log, ("next", "x"), producer=BatchProducer(1, 0, end))
+        put(log, ("next", "x"), producer=BatchProducer(ProducerId(1), ProducerEpoch(0), end))
         assert [row[0] for row in rows(log)] == list(range(end + 1))
         assert [row[0] for row in rows(open_log(disk, COMPACT))] == list(range(end + 1))
 

@@ -36,7 +36,7 @@ from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 PARTITION = 0
 
 VotersRequest = TypeVar("VotersRequest", VoteRequest, BeginQuorumEpochRequest)
-VoterResponse = TypeVar("VoterResponse", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse)
+VoterResponse = TypeVar("VoterResponse", bound=VoteResponse | BeginQuorumEpochResponse | EndQuorumEpochResponse)
 
 
 ABOUT_THE_PARTITION: dict[type[Message], type[Message]] = {

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """Steps drawn for a member of a quorum: what its peers ask and answer, time, and new starts.
 
 What no sound quorum does is not drawn, nor what is known to differ. Comments name these; and where Kafka's member fails:
@@ -34,14 +33,16 @@ from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from reference.protocol.messages.vote import VoteRequest
+from reference.protocol.primitives import FIRST_OFFSET, NO_NODE, LeaderEpoch, NodeId, Offset
 from reference.protocol.records.batch import build
 from reference.protocol.records.control import ControlType, control_key
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
+from tests.controller.cluster import nodes
 from tests.controller.paired_quorum import NODE, PairedQuorum
 from tests.controller.quorum_members import CLUSTER, OF_METADATA, levels, topic
 
-NO_LEADER = -1
+NO_LEADER = NO_NODE
 
 
 class DrawnSteps:
@@ -50,7 +51,7 @@ class DrawnSteps:
     def __init__(self, pair: PairedQuorum, chance: Random) -> None:
         self._pair = pair
         self._chance = chance
-        self._leaders: dict[int, int] = {}
+        self._leaders: dict[int, NodeId] = {}
         self._granted: set[int] = set()
         self._number = 0
         self._ended = -1
@@ -80,14 +81,14 @@ class DrawnSteps:
     # ---- the world around the member
 
     @property
-    def _others(self) -> list[int]:
+    def _others(self) -> list[NodeId]:
         """Nodes that may lead or vote; with the voters of the configuration no stranger does."""
-        return [1, 2, 3, 4] if self._pair.changing else [1, 2]
+        return nodes(1, 2, 3, 4) if self._pair.changing else nodes(1, 2)
 
     def _asker(self, node: int, epoch: int) -> Asker:
-        return Asker(CLUSTER, node, self._pair.members.directories[node], epoch)
+        return Asker(CLUSTER, NodeId(node), self._pair.members.directories[node], LeaderEpoch(epoch))
 
-    def _leader_of(self, epoch: int) -> int:
+    def _leader_of(self, epoch: int) -> NodeId:
         """The leader of an epoch: once one is named it stays; this member is it only where it is."""
         if epoch not in self._leaders:
             self._leaders[epoch] = self._chance.choice(self._others)
@@ -141,7 +142,8 @@ class DrawnSteps:
         quorum, chance = self._pair.quorum, self._chance
         epoch, candidate = self._epoch(), chance.choice(self._others)
         last_epoch = max(0, quorum.log.last_epoch + chance.choice([-1, 0, 0, 0, 1]))
-        last = last_epoch, max(0, quorum.log.end + chance.choice([-2, -1, 0, 0, 0, 1, 3]))
+        end = max(0, quorum.log.end + chance.choice([-2, -1, 0, 0, 0, 1, 3]))
+        last = LeaderEpoch(last_epoch), Offset(end)
         # Of a leader that has resigned ours is known no more, and grants pre-votes.
         pre_vote = chance.random() < 0.5 and epoch != self._ended
         request = messages.vote_request(self._asker(candidate, epoch), NODE, last, pre_vote=pre_vote)
@@ -173,7 +175,7 @@ class DrawnSteps:
                 messages.meant_for(request, self._pair.members.directories[1])
         else:
             self._ended = epoch
-            successors = self._chance.sample([0, 1, 2], self._chance.randint(0, 3))
+            successors = self._chance.sample(nodes(0, 1, 2), self._chance.randint(0, 3))
             named = [(each, self._pair.members.directories[each]) for each in successors]
             request = messages.end_request(self._asker(leader, epoch), named)
             request.leader_endpoints = self._endpoints(EndQuorumEpochRequest.LeaderEndpoint, leader)
@@ -189,8 +191,8 @@ class DrawnSteps:
         last_epoch = max(0, at + chance.choice([0] * 8 + [-1, 1]))
         request = messages.fetch_request(
             self._asker(replica, epoch),
-            (last_epoch, end),
-            chance.choice([-1, 0, quorum.high_watermark]),
+            (LeaderEpoch(last_epoch), Offset(end)),
+            Offset(chance.choice([-1, 0, quorum.high_watermark])),
             # When a fetch has waited Kafka counts it again, as if it came now.
             max_wait_ms=0 if replica in quorum.voters else chance.choice([0, 500]),
             max_bytes=1 << 20,
@@ -201,9 +203,8 @@ class DrawnSteps:
 
     def _fetch_snapshot(self) -> None:
         quorum, chance = self._pair.quorum, self._chance
-        id = quorum.latest_snapshot or (1, 1)
-        if chance.random() < 0.1:
-            id = (id[0], id[1] + 1)
+        epoch, end = quorum.latest_snapshot or (1, 1)
+        id = LeaderEpoch(epoch), Offset(end + (chance.random() < 0.1))
         position = chance.choice([0, 0, 10, 10_000, -1])
         self._pair.ask(
             messages.fetch_snapshot_request(self._asker(chance.choice([1, 2, 3]), self._epoch()), id, position, 1 << 20)
@@ -267,7 +268,7 @@ class DrawnSteps:
         if response is not None:
             pair.respond(peer, request, response)
 
-    def _response(self, node: int, request: Any) -> Message | None:
+    def _response(self, node: NodeId, request: Any) -> Message | None:
         chance, quorum = self._chance, self._pair.quorum
         match request:
             case VoteRequest():
@@ -306,7 +307,7 @@ class DrawnSteps:
             response.node_endpoints = [type(response).NodeEndpoint(node_id=leader, host=f"node-{leader}", port=9093)]
         return response
 
-    def _refusal(self, request: Message) -> tuple[ErrorCode, int, int] | None:
+    def _refusal(self, request: Message) -> tuple[ErrorCode, LeaderEpoch, NodeId] | None:
         """Error, epoch and leader of a node that knows more than this member, or less; mostly None."""
         chance, quorum = self._chance, self._pair.quorum
         drawn = chance.random()
@@ -315,12 +316,12 @@ class DrawnSteps:
         # After this error Kafka asks again at once, and ours after a pause.
         soon = quorum.state.deadline <= self._pair.members.now + 100
         if drawn < 0.8 and not soon and not isinstance(request, FetchRequest | FetchSnapshotRequest):
-            return ErrorCode.UNKNOWN_LEADER_EPOCH, max(0, quorum.epoch - 1), NO_LEADER
+            return ErrorCode.UNKNOWN_LEADER_EPOCH, LeaderEpoch(max(0, quorum.epoch - 1)), NO_LEADER
         epoch = quorum.epoch + chance.choice([1, 1, 2])
         leader = self._leader_of(epoch) if chance.random() < 0.6 and self._could_lead(epoch) else NO_LEADER
         return ErrorCode.FENCED_LEADER_EPOCH, epoch, leader
 
-    def _vote_response(self, node: int, request: VoteRequest) -> Message:
+    def _vote_response(self, node: NodeId, request: VoteRequest) -> Message:
         chance, quorum = self._chance, self._pair.quorum
         asked = request.topics[0].partitions[0]
         refusal = self._refusal(request)
@@ -337,7 +338,7 @@ class DrawnSteps:
             granted = False
         return self._naming(messages.vote_response(ErrorCode.NONE, epoch, leader, granted=granted), leader)
 
-    def _fetch_response(self, node: int, request: FetchRequest) -> Message | None:
+    def _fetch_response(self, node: NodeId, request: FetchRequest) -> Message | None:
         chance, quorum = self._chance, self._pair.quorum
         asked = request.topics[0].partitions[0]
         refusal = self._refusal(request)
@@ -365,13 +366,19 @@ class DrawnSteps:
             cut = chance.choice(self._ends())
             # Kafka's member exits where it is to cut what is committed, and a leader never asks to cut nothing.
             if cut >= quorum.high_watermark <= quorum.log.truncation_offset(own_epoch, cut) < quorum.log.end:
-                compared = Comparison(Verdict.DIVERGING, own_epoch, cut)
+                compared = Comparison(Verdict.DIVERGING, LeaderEpoch(own_epoch), Offset(cut))
         elif drawn < 0.75:
             self._snapshot = self._new_snapshot(epoch)
             compared = Comparison(Verdict.SNAPSHOT, *self._snapshot[0])
         committed = end if self._commits else chance.choice([quorum.high_watermark, quorum.log.end, end])
         response = messages.fetch_response(
-            ErrorCode.NONE, epoch, node, high_watermark=committed, log_start=0, records=records, compared=compared
+            ErrorCode.NONE,
+            epoch,
+            node,
+            high_watermark=Offset(committed),
+            log_start=FIRST_OFFSET,
+            records=records,
+            compared=compared,
         )
         return self._naming(response, node)
 
@@ -402,7 +409,10 @@ class DrawnSteps:
             values.append(encode_metadata_record(topic(self._number)))
         now = self._pair.members.now
         return bytes(
-            build([Record(offset + at, now, None, value) for at, value in enumerate(values)], leader_epoch=epoch)
+            build(
+                [Record(Offset(offset + at), now, None, value) for at, value in enumerate(values)],
+                leader_epoch=LeaderEpoch(epoch),
+            )
         )
 
     def voters_batch(self, voter: int, offset: int, epoch: int) -> bytes:
@@ -413,17 +423,17 @@ class DrawnSteps:
         else:
             voters = quorum.voters.added(members.voter(voter))
         body = encode((voters or quorum.voters).record(), 0)
-        record = Record(offset, members.now, control_key(ControlType.KRAFT_VOTERS), body)
-        return bytes(build([record], control=True, leader_epoch=epoch))
+        record = Record(Offset(offset), members.now, control_key(ControlType.KRAFT_VOTERS), body)
+        return bytes(build([record], control=True, leader_epoch=LeaderEpoch(epoch)))
 
     def _new_snapshot(self, epoch: int) -> tuple[tuple[int, int], bytes]:
         quorum, now = self._pair.quorum, self._pair.members.now
         id = epoch, quorum.log.end + self._chance.randint(1, 4)
-        voters = voter_records(Entry(0, quorum.voters, quorum.kraft_version))
-        batches = snapshot_batches(epoch, [topic(1)], (now, now), 30, voters)
+        voters = voter_records(Entry(FIRST_OFFSET, quorum.voters, quorum.kraft_version))
+        batches = snapshot_batches(LeaderEpoch(epoch), [topic(1)], (now, now), 30, voters)
         return id, b"".join(map(bytes, batches))
 
-    def _piece(self, node: int, request: FetchSnapshotRequest) -> Message | None:
+    def _piece(self, node: NodeId, request: FetchSnapshotRequest) -> Message | None:
         quorum, asked = self._pair.quorum, request.topics[0].partitions[0]
         refusal = self._refusal(request)
         if refusal is not None:

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 """The same steps for a quorum member of ours and for Apache Kafka's KafkaRaftClient: Kafka's by `java/Quorums.java`."""
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from reference.protocol.codec import decode, encode
 from reference.protocol.messages.api_versions import ApiVersionsResponse
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.fetch import FetchRequest
-from reference.protocol.primitives import NO_UUID
+from reference.protocol.primitives import NO_UUID, NodeId
 from reference.protocol.records.batch import read_batches
 from reference.protocol.schema import Message
 from reference.storage.checkpoints import text_of_uuid
 from tests.controller.quorum_members import LOG_FOLDER, Members, topic
 
-NODE = 0
+NODE = NodeId(0)
 TICK_MS = 10
 PAUSE_MS = 20
 """What goes by with every response, so that pauses after some of them make no difference."""
@@ -101,7 +100,7 @@ class PairedQuorum:
         return self.members[NODE]
 
     @property
-    def open_requests(self) -> list[tuple[int, Message]]:
+    def open_requests(self) -> list[tuple[NodeId, Message]]:
         return [(peer, request) for peer, (request, _) in self.quorum.requests._open.items()]
 
     def is_open(self, peer: int, request: Message) -> bool:

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false
 # Plain numbers stand for ids, offsets and times.
 """The same decisions, one after another, by this controller and by Apache Kafka's own control managers.
 
@@ -13,7 +12,7 @@ from __future__ import annotations
 import random
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -35,14 +34,15 @@ from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasTo
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
+from reference.protocol.primitives import NodeId
 from reference.protocol.schema import Message
-from tests.controller.cluster import CLUSTER_ID, SESSION_MS, ControlledCluster, directory_of, topic_id_of
+from tests.controller.cluster import CLUSTER_ID, SESSION_MS, ControlledCluster, directory_of, nodes, topic_id_of
 from tests.controller.test_partition_change import as_kafka_keeps_them
 
 SOURCE = Path(__file__).parent / "java" / "Decisions.java"
 RUNS = 150
 STEPS = 120
-BROKERS = range(5)
+BROKERS = nodes(*range(5))
 TOPICS = {"one": [[0, 1, 2], [1, 2, 3]], "two": [[3, 4], [4, 0], [0]]}
 
 Reassignable = AlterPartitionReassignmentsRequest.ReassignableTopic
@@ -113,19 +113,19 @@ class Incarnation:
         self.cluster.now += self.chance.randint(0, 500)
         self.chance.choice(steps)()
 
-    def any_broker(self) -> int:
+    def any_broker(self) -> NodeId:
         return self.chance.choice(BROKERS)
 
-    def some(self, items: list[int]) -> list[int]:
+    def some(self, items: Sequence[NodeId]) -> list[NodeId]:
         return self.chance.sample(items, self.chance.randint(1, len(items)))
 
-    def epoch_of(self, broker: int) -> int:
+    def epoch_of(self, broker: NodeId) -> int:
         found = self.cluster.image.brokers.get(broker)
         return (found.epoch if found else 0) + (self.chance.random() < 0.03)
 
     # ---- brokers
 
-    def register(self, broker: int) -> None:
+    def register(self, broker: NodeId) -> None:
         request = self.cluster.registration(broker, is_clean=self.chance.random() < 0.5)
         if self.chance.random() < 0.5:
             request.log_dirs = [directory_of(broker), directory_of(broker + 50)]
@@ -144,7 +144,7 @@ class Incarnation:
 
         self.ask("register", encode(request, 4).hex(), decide)
 
-    def heartbeat(self, broker: int, **wishes: object) -> None:
+    def heartbeat(self, broker: NodeId, **wishes: object) -> None:
         request = BrokerHeartbeatRequest(
             broker_id=broker,
             broker_epoch=self.epoch_of(broker),
@@ -180,7 +180,7 @@ class Incarnation:
         """One broker at a time, so that the order in which they are fenced is the same."""
         self.fence_for_silence(self.any_broker())
 
-    def fence_for_silence(self, broker: int) -> None:
+    def fence_for_silence(self, broker: NodeId) -> None:
         cluster = self.cluster
         cluster.now += SESSION_MS
         for other in cluster.image.brokers.values():
@@ -239,7 +239,7 @@ class Incarnation:
         partition = self.cluster.partition(name, index)
         alive = [each for each in partition.replicas if self.cluster.image.is_active(each)]
         if self.chance.random() < 0.1:
-            isr = self.some(list(BROKERS))
+            isr = self.some(BROKERS)
         else:
             kept = self.some(alive) if alive else []
             isr = [each for each in partition.replicas if each == partition.leader or each in kept]
@@ -284,7 +284,7 @@ class Incarnation:
         replicas = (
             None
             if self.chance.random() < 0.3
-            else self.some([*BROKERS, 9] if self.chance.random() < 0.1 else list(BROKERS))
+            else self.some([*BROKERS, NodeId(9)] if self.chance.random() < 0.1 else BROKERS)
         )
         if replicas and self.chance.random() < 0.05:
             replicas = [*replicas, self.chance.choice(replicas)]

@@ -1,4 +1,3 @@
-# pyright: reportArgumentType=false, reportPrivateUsage=false
 """Where a member of ours holds, and Kafka 4.3.1's KafkaRaftClient has wrong voters or exits. None has a known JIRA issue.
 
 Brokers showed the first and the last: `tidegauge findings show unread_voters`, `removed_voter`."""
@@ -23,7 +22,7 @@ from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochReque
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, NO_NODE, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
 from tests.controller.drawn_quorum import DrawnSteps
 from tests.controller.paired_quorum import PairedQuorum
@@ -39,7 +38,7 @@ class Scripted(DrawnSteps):
         super().__init__(self.pair, Random(1))
 
     def follow(self, leader: int, epoch: int) -> None:
-        request = messages.begin_request(self._asker(leader, epoch), 0)
+        request = messages.begin_request(self._asker(leader, epoch), NodeId(0))
         request.leader_endpoints = self._endpoints(BeginQuorumEpochRequest.LeaderEndpoint, leader)
         self.pair.ask(request)
 
@@ -52,8 +51,8 @@ class Scripted(DrawnSteps):
             ErrorCode.NONE,
             epoch,
             leader,
-            high_watermark=high_watermark,
-            log_start=0,
+            high_watermark=Offset(high_watermark),
+            log_start=FIRST_OFFSET,
             records=records,
             compared=compared,
         )
@@ -62,7 +61,9 @@ class Scripted(DrawnSteps):
     def fetch(self) -> None:
         quorum = self.pair.quorum
         last = quorum.log.last_epoch, quorum.log.end
-        self.pair.ask(messages.fetch_request(self._asker(2, quorum.epoch), last, 0, max_wait_ms=0, max_bytes=1000))
+        self.pair.ask(
+            messages.fetch_request(self._asker(2, quorum.epoch), last, FIRST_OFFSET, max_wait_ms=0, max_bytes=1000)
+        )
 
 
 def truncated_below_new_voters(script: Scripted) -> None:
@@ -70,7 +71,7 @@ def truncated_below_new_voters(script: Scripted) -> None:
     script.follow(1, 1)
     script.fetched(0, script.batch(0, 1, count=3))
     script.follow(2, 2)
-    script.fetched(0, compared=Comparison(Verdict.DIVERGING, 0, 0))
+    script.fetched(0, compared=Comparison(Verdict.DIVERGING, LeaderEpoch(0), Offset(0)))
     script.fetched(0, script.voters_batch(1, 0, 2))
     script.fetched(1)
 
@@ -82,7 +83,7 @@ def snapshot_before_new_voters(script: Scripted) -> None:
     script.fetched(2, script.voters_batch(2, 2, 1))
     script.pair.write_snapshot()
     script.follow(2, 2)
-    script.fetched(2, compared=Comparison(Verdict.DIVERGING, 1, 2))
+    script.fetched(2, compared=Comparison(Verdict.DIVERGING, LeaderEpoch(1), Offset(2)))
 
 
 def removed_voter_answers(script: Scripted) -> None:
@@ -90,13 +91,13 @@ def removed_voter_answers(script: Scripted) -> None:
     pair = script.pair
     pair.pass_time(1000)
     for _ in ("pre-vote", "vote"):
-        granted = messages.vote_response(ErrorCode.NONE, pair.quorum.epoch, -1, granted=True)
+        granted = messages.vote_response(ErrorCode.NONE, pair.quorum.epoch, NO_NODE, granted=True)
         pair.respond(2, script.open(VoteRequest, 2), granted)
     script.fetch()
     removal = RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=1, voter_directory_id=pair.members.directories[1])
     pair.ask(removal)
     script.fetch()
-    answer = messages.voter_response(BeginQuorumEpochResponse, ErrorCode.NONE, pair.quorum.epoch, 0)
+    answer = messages.voter_response(BeginQuorumEpochResponse, ErrorCode.NONE, pair.quorum.epoch, NodeId(0))
     pair.respond(1, script.open(BeginQuorumEpochRequest, 1), answer)
 
 

@@ -1,4 +1,3 @@
-# pyright: reportPrivateUsage=false
 """Once all is healed, a partition has a leader where a replica may lead: an internal topic's too."""
 
 from __future__ import annotations

@@ -296,9 +296,9 @@ def test_a_truncation_that_the_disk_refuses_stops_the_member_until_it_restarts(t
             raise OSError(5, "broken")
         writes(path, data)
 
-    three.disks[0].write_file = refuse_checkpoints  # type: ignore[method-assign]
+    three.disks[0].write_file = refuse_checkpoints
     three.pass_time(3_000, step=20)
-    three.disks[0].write_file = writes  # type: ignore[method-assign]
+    three.disks[0].write_file = writes
     assert three[0].is_broken
     assert three[0].next_deadline() is None
     assert asked_vote(three, vote(1, epoch=50)) == (ErrorCode.KAFKA_STORAGE_ERROR, False)

@@ -14,6 +14,7 @@ from reference.controller import quorum_messages as messages
 from reference.controller.quorum_snapshots import BATCH_RECORDS, SnapshotId, Snapshots
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import read_batches
 from reference.storage.errors import CorruptFile, OffsetOutOfRange, StorageError
@@ -46,7 +47,7 @@ def written(count: int = 5) -> tuple[SimulatedDisk, Snapshots]:
 @pytest.mark.parametrize("count", [0, 1, BATCH_RECORDS, BATCH_RECORDS + 1])
 def test_what_is_written_is_read(count: int) -> None:
     disk, found = written(count)
-    assert [record.name for record in found.records(ID)] == [f"t{number}" for number in range(count)]  # type: ignore[attr-defined]
+    assert [*found.records(ID)] == [topic(number) for number in range(count)]
     assert found.last_contained_timestamp(ID) == 111
     batches = list(read_batches(disk.read_file(found.path(ID))))
     offsets = [offset for each in batches for offset in (each.header.base_offset, each.header.next_offset)]
@@ -125,8 +126,9 @@ def image(members: Members, id: int = 0) -> list[str]:
     """The names that a node would know after its start."""
     quorum = members[id]
     latest = quorum.latest_snapshot
-    names = [record.name for record in quorum.snapshot_records()]  # type: ignore[attr-defined]
-    return names + [record.name for _, record in quorum.committed(latest.end_offset if latest else 0)]  # type: ignore[attr-defined]
+    committed = quorum.committed(latest.end_offset if latest else FIRST_OFFSET)
+    records = [*quorum.snapshot_records(), *(record for _, record in committed)]
+    return [record.name for record in records if isinstance(record, TopicRecord)]
 
 
 def test_a_start_takes_up_snapshot_and_log() -> None:

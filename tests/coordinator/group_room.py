@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from linearizability.client.group_member import ClassicMember
@@ -126,8 +126,8 @@ class Room:
         assert answer is None or isinstance(answer, JoinGroupResponse)
         return answer
 
-    def refused_join(self, token: str, member: str = "", **how: object) -> int:
-        answer = self.join(token, member, **how)  # type: ignore[arg-type]
+    def refused_join(self, token: str, member: str = "", **how: Any) -> int:
+        answer = self.join(token, member, **how)
         assert answer is not None
         return answer.error_code
 

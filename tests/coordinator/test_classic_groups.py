@@ -6,6 +6,8 @@ and writes that fail where Kafka does otherwise. What members, static or not, ar
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from reference.coordinator.classic_groups import check_join, check_sync
@@ -204,10 +206,10 @@ def test_a_leader_that_the_record_does_not_name_is_another_member() -> None:
         ({"instance": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_refused_syncs(how: dict[str, object], code: ErrorCode) -> None:
+def test_refused_syncs(how: dict[str, Any], code: ErrorCode) -> None:
     room = Room()
     _, follower, generation = room.two_members()
-    answer = room.sync("x", **{"member": follower, "generation": generation, **how})  # type: ignore[arg-type]
+    answer = room.sync("x", **{"member": follower, "generation": generation, **how})
     assert answer is not None
     assert answer.error_code == code
 

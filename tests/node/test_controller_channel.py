@@ -27,6 +27,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest, Creat
 from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from reference.protocol.primitives import AT_ONCE, NodeId, TimestampMs
 from reference.protocol.schema import Message
+from tests.node.three_nodes import joined
 
 CREATE_TOPICS, VERSION = 19, 7
 BODY = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="t")])
@@ -70,7 +71,7 @@ class Broker:
         """The frame of the one response."""
         (effect,) = self.effects
         assert isinstance(effect, Respond) and effect.parts is not None
-        return b"".join(bytes(part) for part in effect.parts)  # type: ignore[arg-type]
+        return joined(effect.parts)
 
 
 def test_an_answer_comes_back_under_the_clients_number() -> None:
@@ -79,7 +80,7 @@ def test_an_answer_comes_back_under_the_clients_number() -> None:
     envelope = broker.asked[0][0]
     assert isinstance(envelope, EnvelopeRequest) and envelope.request_data == b"frame"
     parts = encode_response(CREATE_TOPICS, VERSION, 5, CreateTopicsResponse())
-    frame = b"".join(bytes(part) for part in parts)  # type: ignore[arg-type]
+    frame = joined(parts)
     broker.answer(EnvelopeResponse(response_data=frame[4:]))
     assert broker.response() == frame[:4] + (77).to_bytes(4, "big") + frame[8:]
 

@@ -155,7 +155,7 @@ def test_a_new_topic_is_made_in_the_directory_that_works(world: World, started: 
 
 def test_a_broker_whose_failed_directory_no_controller_takes_note_of_ends(world: World, started: Started) -> None:
     asked = started.node.channel.ask
-    started.node.channel.ask = lambda purpose, body, answered, now: answered(None, now)  # type: ignore[method-assign]
+    started.node.channel.ask = lambda purpose, body, answered, now: answered(None, now)
     world.other.failure = OSError(5, "broken")
     for _ in range(29):
         started.tick(1_000)
@@ -163,7 +163,7 @@ def test_a_broker_whose_failed_directory_no_controller_takes_note_of_ends(world:
     for _ in range(3):
         started.tick(1_000)
     assert started.node.is_broken and "failed log directory" in started.node.failure
-    started.node.channel.ask = asked  # type: ignore[method-assign]
+    started.node.channel.ask = asked
 
 
 def test_a_replica_whose_log_is_damaged_is_reported_so_that_another_may_lead(world: World, started: Started) -> None:

@@ -40,7 +40,8 @@ class Room:
         self.configuration = SimpleNamespace(integer=lambda name: 30_000)
         self.image = SimpleNamespace(partition=self._partition)
         self.coordinator = TransactionCoordinator(0, LeaderEpoch(5), SETTINGS, lambda: 2, lambda now: ProducerId(77))
-        self.markers = Markers(self, self, lambda body, now, answered: None, self)  # type: ignore[arg-type]
+        room: Any = self
+        self.markers = Markers(room, room, lambda body, now, answered: None, room)
 
     def _partition(self, topic: str, index: int) -> Any:
         leader = self.leaders.get(TopicPartition(topic, index))

@@ -13,7 +13,7 @@ from reference.protocol.frames import decode_request, encode_response
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
 from reference.protocol.primitives import AT_ONCE, NEVER, NodeId, TimestampMs
 from reference.protocol.schema import Message
-from tests.node.three_nodes import ThreeNodes
+from tests.node.three_nodes import ThreeNodes, joined
 
 VOTE = 52
 PEER, OTHER = NodeId(2), NodeId(3)
@@ -49,7 +49,7 @@ def answer_to(sent: Send, error_code: int = 0) -> bytes:
     parts = encode_response(
         VOTE, header.request_api_version, header.correlation_id, VoteResponse(error_code=error_code)
     )
-    return b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
+    return joined(parts)[4:]
 
 
 @pytest.mark.parametrize(("release", "version"), [("4.3.1", 2), ("3.9.2", 1)])

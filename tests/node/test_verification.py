@@ -31,7 +31,10 @@ class Room:
         self.coordinators = SimpleNamespace(leader_of=lambda topic, key: coordinator)
         self.asked: list[tuple[AddPartitionsToTxnRequest, Answered]] = []
         self.verdicts: list[tuple[str, ErrorCode]] = []
-        self.verification = Verification(self, SimpleNamespace(ask=self.ask_broker), None)  # type: ignore[arg-type]
+        room: Any = self
+        brokers: Any = SimpleNamespace(ask=self.ask_broker)
+        no_transactions: Any = None
+        self.verification = Verification(room, brokers, no_transactions)
 
     def ask_broker(self, broker: int, purpose: str, body: Any, timeout_ms: int, answered: Answered, now: int) -> None:
         assert (broker, purpose) == (2, PURPOSE)

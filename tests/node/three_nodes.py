@@ -7,7 +7,7 @@ import random
 import sys
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from reference.node.effects import Close, HangUp, Respond, Send
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.node.release import versions_of
+from reference.protocol.codec_writer import Part
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -246,7 +247,12 @@ def calls_of(act: Callable[[], object]) -> int:
 
 def frame_of(effect: Respond) -> bytes:
     """The answer without its size."""
-    return b"".join(part if isinstance(part, bytes) else _bytes(part) for part in effect.parts or ())[4:]
+    return joined(effect.parts or ())[4:]
+
+
+def joined(parts: Iterable[Part]) -> bytes:
+    """The parts of a response, those that are read from files among them."""
+    return b"".join(part if isinstance(part, bytes) else _bytes(part) for part in parts)
 
 
 def _bytes(part: Any) -> bytes:

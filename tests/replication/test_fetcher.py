@@ -11,6 +11,7 @@ from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOff
 from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, NodeId, TimestampMs
 from reference.replication.fetcher import Fetched, Fetcher, FetchSettings, Followed
 from reference.replication.partition import Partition
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.replication.replicas import (
     NOW,
     TOPIC_ID,
@@ -152,16 +153,17 @@ def test_an_error_that_repeats_itself_is_noted_once_until_it_has_passed() -> Non
 
 
 def test_corrupt_bytes_and_a_disk_that_refuses_delay_a_partition_and_a_log_that_refuses_fails_it() -> None:
-    pair = Pair()
+    disk = SimulatedDisk()
+    pair = Pair(follower(log=open_log(disk)))
     corrupt = batch(b"a", base_offset=0, epoch=5)
     corrupt[-1] ^= 1
     fetched = pair.answer_with(records=bytes(corrupt))
     assert fetched.notes[0].error is not None and not pair.fetcher.has_failed(pair.following)
     later = NOW + BACKOFF_MS
-    pair.following.log._disk.read_only = True  # type: ignore[attr-defined]
+    disk.read_only = True
     pair.answer_with(later, records=bytes(batch(b"a", base_offset=0, epoch=5)))
     assert not pair.fetcher.has_failed(pair.following)
-    pair.following.log._disk.read_only = False  # type: ignore[attr-defined]
+    disk.read_only = False
     pair.answer_with(later + BACKOFF_MS, records=bytes(batch(b"a", base_offset=0, epoch=5)))
     assert pair.following.log.log_end_offset == 1
     pair.answer_with(later + 2 * BACKOFF_MS, records=bytes(batch(b"a", base_offset=0, epoch=5)))

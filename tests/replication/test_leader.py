@@ -11,6 +11,7 @@ from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
 from reference.replication.proposal import ProposalOutcome
 from reference.storage.errors import StorageError
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.replication.replicas import (
     ALL,
     LAG_MS,
@@ -20,6 +21,7 @@ from tests.replication.replicas import (
     fetch,
     incarnation,
     leader,
+    open_log,
     state,
     steps_of,
 )
@@ -259,8 +261,9 @@ def test_a_new_leader_epoch_waits_for_no_replica_that_left_before() -> None:
 
 
 def test_a_leader_epoch_needs_the_disk_for_its_first_record_only() -> None:
-    replica, _ = caught_up()
-    replica.log._disk.read_only = True  # type: ignore[attr-defined]
+    disk = SimulatedDisk()
+    replica, _ = caught_up(log=open_log(disk))
+    disk.read_only = True
     replica.take_up(state(epoch=6, partition_epoch=11), NOW)
     assert replica.is_leader and replica.log.end_offset_for_epoch(LeaderEpoch(5)) == (5, 1)
     with pytest.raises(StorageError):

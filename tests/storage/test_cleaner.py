@@ -3,6 +3,7 @@
 import errno
 import random
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -24,9 +25,9 @@ COMPACT = LogConfig(cleanup_policy="compact", min_cleanable_dirty_ratio=0.0, seg
 BACKOFF_MS = 1000
 
 
-def cleaning(disk: SimulatedDisk, **settings: object) -> LogDirectory:
+def cleaning(disk: SimulatedDisk, **settings: Any) -> LogDirectory:
     made = manager(disk)
-    made.cleaner.settings = FixedCleanerSettings(**{"backoff_ms": BACKOFF_MS} | settings)  # type: ignore[arg-type]
+    made.cleaner.settings = FixedCleanerSettings(**{"backoff_ms": BACKOFF_MS, **settings})
     made.cleaner.stable_end = lambda key: made.logs[key].log_end_offset
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -34,9 +35,9 @@ class World:
         return made
 
 
-def place(logs: LogManager, partition: int = 0, topic_id: UUID = TOPIC, **arguments: object) -> int:
+def place(logs: LogManager, partition: int = 0, topic_id: UUID = TOPIC, **arguments: Any) -> int:
     """In which directory a log is opened or made."""
-    logs.get_or_create(("t", partition), topic_id, CONFIG, NOW, **arguments)  # type: ignore[arg-type]
+    logs.get_or_create(("t", partition), topic_id, CONFIG, NOW, **arguments)
     holder = logs.holder(("t", partition))
     assert holder is not None
     return logs.directories.index(holder)

@@ -15,7 +15,7 @@ from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log import Log
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
-from reference.storage.simulated_disk import SimulatedDisk
+from reference.storage.simulated_disk import SimulatedDisk, _Inode
 from tests.storage.logs import NOW, append, offsets
 
 ROOT = Path("/data")
@@ -27,9 +27,9 @@ class CountingDisk(SimulatedDisk):
 
     waits = 0
 
-    def flush(self, inode: object) -> None:
+    def flush(self, inode: _Inode) -> None:
         self.waits += 1
-        super().flush(inode)  # type: ignore[arg-type]
+        super().flush(inode)
 
     def sync_folder(self, path: Path) -> None:
         self.waits += 1

@@ -213,7 +213,7 @@ class DrawnTransactions:
         empty = [each.updated_at for each in known if each.state is State.EMPTY]
         if empty and not any(each.state in COMPLETED for each in known) and self.chance.random() < 0.5:
             # The last of those that have written nothing expires just then, or a moment before or after it.
-            passed_ms = max(empty) + EXPIRATION_MS + self.chance.choice([-1, 0, 0, 1]) - self.pair.now
+            passed_ms = max(0, max(empty) + EXPIRATION_MS + self.chance.choice([-1, 0, 0, 1]) - self.pair.now)
         if passed_ms >= EXPIRATION_MS // 2:
             if any(each.state in PREPARED for each in self._known().values()):
                 return

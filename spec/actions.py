@@ -15,19 +15,19 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Action:
-    """One step: who takes it, what it is given, what it means."""
+    """One step: its actor, its arguments and its meaning."""
 
     name: str
     chapter: str
     """The module that defines it."""
     actor: str
-    """Whose step it is, and so in whose trace it stands: controller, leader, follower, broker, or client."""
+    """The role that takes the step: controller, leader, follower, broker, or client."""
     arguments: tuple[str, ...]
     meaning: str
 
     @property
     def trace_arguments(self) -> tuple[str, ...]:
-        """What a trace event must carry: records are named by the offset after them, not by the producer's count."""
+        """The arguments of a trace event: without `isr`, and with `end`, the offset after a record, for the record's number."""
         renamed = {"number": "end", "offset": "end"}
         return tuple(renamed.get(name, name) for name in self.arguments if name != "isr")
 

@@ -5,11 +5,10 @@ one JSON object a line:
 
     {"model": "MCIsr", "switch": "IgnoreMinIsr", "violates": "EligibleAreComplete", "kind": "counterexample", "events": […]}
 
-`kind` is random, counterexample or covering. The events of replication are those of a trace (trace.py): the first begins it,
-each other names a step, its arguments, and the state that the node, or the controller, has to be in afterwards. Those of the
-metadata quorum are its steps alone (quorum_schedules.py), those of coordinators have a form of their own
-(coordinator_behaviours.py). Without a switch all promises hold at the end; with one, the last event leads to the broken
-promise, and no sound broker gets there.
+`kind` is random, counterexample or covering. The events of replication are those of a trace (trace.py): the first is Begin;
+each other event names a step, its arguments, and the state that the node, or the controller, must have after it. Events of the
+metadata quorum have no state (quorum_schedules.py); those of coordinators have another form (coordinator_behaviours.py).
+Without a switch all promises hold at the end; with one, the last event breaks the promise, and a correct broker never takes it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from spec.values import parse_state
 STATE = re.compile(r"^STATE_(\d+) ==\s*\n(.*?)(?=^STATE_|^=+|\Z)", re.S | re.M)
 
 DRAWN_FROM = {"Groups": ("WholeHeartbeats", "AtOnceSpec")}
-"""Module -> module and specification of the behaviours that a cluster can be driven through, where those are not all."""
+"""Module -> the module and specification to draw from, where a cluster cannot be driven through all behaviours of the first."""
 
 
 class NoBehaviours(Exception):
@@ -57,13 +56,13 @@ def simulate(case: Case, count: int, depth: int = 60, seed: int = 1) -> list[tup
 
 
 def without_properties(text: str) -> str:
-    """Simulation wants neither symmetry and view nor promises to check."""
+    """The configuration without symmetry, view, invariants and properties: a simulation uses none of them."""
     text = re.sub(r"^(INVARIANTS?|PROPERT(Y|IES))\b.*?(?=^[A-Z_]+\b|\Z)", "", text, flags=re.S | re.M)
     return re.sub(r"^(SYMMETRY|VIEW)\b.*$", "", text, flags=re.M)
 
 
 def read_behaviour(text: str) -> tuple[TraceStep, ...]:
-    """A file of TLC's simulation: its states, named by the variable `step`."""
+    """The states in a file of TLC's simulation, each with the action that its variable `step` names."""
     steps: list[TraceStep] = []
     for number, body in STATE.findall(text):
         state = parse_state(body)
@@ -78,7 +77,7 @@ CONTROLLER_ACTIONS = {action.name for action in ACTIONS if action.actor == "cont
 
 
 def trace_events(behaviour: Sequence[TraceStep], min_isr: int = 2) -> list[dict[str, Any]]:
-    """The lines that brokers taking these steps would have written (see trace.py)."""
+    """The trace that brokers would write while they take these steps (see trace.py)."""
     initial: Any = behaviour[0].state
     numbers = {name: number for number, name in enumerate(sorted(initial["log"]), 1)}
     events: list[dict[str, Any]] = [
@@ -96,7 +95,7 @@ def trace_events(behaviour: Sequence[TraceStep], min_isr: int = 2) -> list[dict[
         events.append(_event(step, initial, numbers))
     for step in behaviour[1:]:
         named: Any = step.state["step"]
-        if named["action"] in ACTORS:  # The message grain has steps of messages alone, which no broker traces.
+        if named["action"] in ACTORS:  # `Messages.tla` has steps of single messages, which no broker traces.
             events.append(_event(named, step.state, numbers))
     return events
 

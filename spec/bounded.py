@@ -17,7 +17,7 @@ from reference.storage.index_search import last_slot_up_to
 def high_watermark_of_three(
     current: int, leader_end: int, first: int, first_counts: bool, second: int, second_counts: bool
 ) -> int:
-    """The high watermark over a leader and two followers, of which those count that are in the maximal ISR.
+    """The high watermark of a leader and two followers; a follower counts if it is in the maximal ISR.
 
     pre: 0 <= current <= leader_end
     post: current <= _ <= leader_end
@@ -30,7 +30,7 @@ def high_watermark_of_three(
 
 
 def majority_of_three(first: int, second: int, third: int) -> int:
-    """How far two of three voters have come, and not one step less.
+    """The highest offset that two of three voters have reached.
 
     post: (first >= __return__) + (second >= __return__) + (third >= __return__) >= 2
     post: (first > __return__) + (second > __return__) + (third > __return__) <= 1
@@ -39,7 +39,7 @@ def majority_of_three(first: int, second: int, third: int) -> int:
 
 
 def slot_among_four(count: int, target: int, first: int, second: int, third: int, fourth: int) -> int:
-    """The index search over four slots.
+    """The last of `count` slots, of four, whose value is at most `target`; -1 if there is none.
 
     pre: 0 <= count <= 4 and first <= second <= third <= fourth
     post: -1 <= __return__ < count
@@ -50,7 +50,7 @@ def slot_among_four(count: int, target: int, first: int, second: int, third: int
 
 
 def runs_of_three(partitions: int) -> tuple[int, int, int]:
-    """How many partitions of a topic each of three members has by the range assignor.
+    """The number of a topic's partitions that the range assignor assigns to each of three members.
 
     pre: 0 <= partitions
     post: sum(__return__) == partitions
@@ -62,7 +62,7 @@ def runs_of_three(partitions: int) -> tuple[int, int, int]:
 
 
 def quotas_of_three(minimum: int, extras: int, first: int, second: int, third: int) -> tuple[int, int, int]:
-    """How many partitions three members may own by the uniform assignor, who hold so many already.
+    """The number of partitions that each of three members may own by the uniform assignor, from the numbers that they hold now.
 
     pre: minimum >= 0 and 0 <= extras < 3 and first >= 0 and second >= 0 and third >= 0
     post: sum(__return__) == 3 * minimum + extras

@@ -1,10 +1,10 @@
 """All models and all switches, book by book: `models.toml` and `switches.toml` of each book's folder.
 
-`[model]` says what differs from `models.Model`; `[model.switches.name]` is a known bug (`KnownBugs` of the modules): the errors
-that were made, or might well be made, by those who build a log. `switches.toml` has changes of a definition's text, for each
-rule, and each promise, that no bug of the modules has to do with. These show that a rule is needed, and that a promise can be
-broken, and are kept out of the reader's way. There `[model.switch]` has the promise that breaks, the definition, what is there,
-what instead, and the story.
+`[model]` has the fields that differ from the defaults of `models.Model`. `[model.switches.name]` is a known bug (`KnownBugs` of
+the modules): an error that authors of a replicated log made, or are likely to make. `switches.toml` has changes of a definition's
+text, for the rules and promises that no known bug concerns. They show that a rule is needed, or that a promise can be broken, and
+do not lengthen the modules. There `[model.switch]` has the promise that breaks, the definition, its text before and after the
+change, and the story.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The trace of a metadata quorum whose voters are in its log (KIP-853), as the module TraceChangingVoters reads it.
 
-It is like the trace of a quorum (`quorum_trace.py`), but of all nodes: each may come to vote. Its first line names them, and
-those that voted first; a step AppendVoters names who votes from there on, and ends behind the record that says so:
+It is like the trace of a quorum (`quorum_trace.py`), but of all nodes: each may become a voter. Its first line names the nodes
+and the first voters. A step AppendVoters names the voters from then on; its `leo` is the offset after their VotersRecord:
 
     {"action": "Begin", "nodes": [1, 2, 3, 4], "firstVoters": [1, 2, 3]}
     {"action": "AppendVoters", "node": 2, "epoch": 3, "leo": 41, "lastEpoch": 3, "highWatermark": 40, "voters": [2, 3]}
@@ -43,7 +43,7 @@ class ChangingVotersTrace:
 
 
 def changing_voters_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
-    """The trace of the quorum among the rows of a cluster whose voters change; none where it had begun before them."""
+    """The quorum's trace from the rows of a cluster whose voters change; none if the quorum is older than the rows."""
     events = [row for row in rows if row.get("partition") == METADATA]
     first = {row["node"]: row for row in reversed(events)}
     begun = [row for row in first.values() if begins_incarnation(row) and "firstVoters" in row]
@@ -57,7 +57,7 @@ def changing_voters_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
 
 
 def trace_of(rows: Sequence[Event], name: str) -> ChangingVotersTrace:
-    """A quorum's rows. Errors: TraceError."""
+    """The trace of a quorum's rows. Errors: TraceError."""
     try:
         nodes, first = (tuple(int(node) for node in rows[0][field]) for field in ("nodes", "firstVoters"))
     except (KeyError, TypeError, ValueError) as error:
@@ -81,7 +81,7 @@ def _set(nodes: Sequence[int]) -> str:
 
 
 def _is_bootstrap(row: Event) -> bool:
-    """Whether an epoch was learned at an address of controller.quorum.bootstrap.servers, whose node is not known by its id."""
+    """Whether an epoch was learned from a server of controller.quorum.bootstrap.servers, whose node id is unknown."""
     return row["action"] == "LearnEpoch" and row["from"] < 0
 
 

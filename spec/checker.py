@@ -1,7 +1,7 @@
-"""Runs TLC on one model and says what came out; everything that is not a clean end has a name of its own.
+"""Runs TLC on one model and reads the verdict from its output; each way in which TLC can fail has a verdict of its own.
 
-TLC exits 0 when a model holds, 12 on a safety and 13 on a liveness violation, 11 on a deadlock; everything else means that
-it did not judge. Nothing but its own word of success together with exit code 0 reads as "holds".
+TLC exits 0 when a model holds, 12 on a safety and 13 on a liveness violation, 11 on a deadlock; every other code means that
+it did not judge. The verdict is "holds" only where TLC printed its message of success and exited with 0.
 """
 
 from __future__ import annotations
@@ -38,36 +38,36 @@ VIOLATIONS = {
 }
 
 MEMORY_MESSAGES = {1001, 1002, 1003, 1004}
-"""Out of memory; fingerprints out of memory; stack overflow; disk full is 2xxx and reads as broken."""
+"""Out of memory; fingerprints out of memory; stack overflow. A full disk is 2xxx and becomes `BROKEN`."""
 
 
 class Verdict(StrEnum):
     HOLDS = "holds"
     SEARCHED = "searched"
-    """A simulation ended and none of its behaviours broke a promise; there are others."""
+    """A simulation ended and none of its behaviours broke a promise; other behaviours were not drawn."""
     VIOLATED = "violated"
     DEADLOCK = "deadlock"
     OUT_OF_TIME = "out of time"
     OUT_OF_MEMORY = "out of memory"
     WRONG_MODEL = "wrong model"
-    """A mistake in a module or a configuration: nothing was judged."""
+    """A module or a configuration has an error: TLC judged nothing."""
     NO_CHECKER = "no checker"
     """Java or TLC's jar is missing."""
     BROKEN = "broken"
-    """TLC ended in a way that we do not know."""
+    """TLC ended in another way."""
 
 
 LONG_RUN = ("-XX:+UseParallelGC",)
 SHORT_RUN = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-"""Most of a short run is the warming up of the virtual machine: its first compiler alone halves the CPU time."""
+"""A short run is mostly the JVM's warm-up: with only the first compiler (C1) it takes half the CPU time."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run of TLC: the modules of a folder, one of them, and the configuration's text."""
+    """One run of TLC: a folder's modules, the root module, and the configuration's text."""
 
     folder: Path | None
-    """None where `modules` has all that are needed."""
+    """None if `modules` has all modules."""
     module: str
     configuration: str
     budget_s: float = 600.0
@@ -106,15 +106,15 @@ class Outcome:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     coverage: dict[str, int] = field(default_factory=dict[str, int])
-    """Action -> how often it was taken, as counted at the line that names the step."""
+    """Action -> how often it was taken (`action_coverage`)."""
     trace: tuple[TraceStep, ...] = ()
     loop_to: int = 0
-    """A liveness counterexample returns to this state; its own number where it stutters."""
+    """The number of the state to which a liveness counterexample returns; of its last state if it stutters."""
     output: str = ""
 
 
 def check(job: Job, jar: Path | None = None) -> Outcome:
-    """Runs TLC, of this jar or of the one that is kept, in a folder of its own, which is removed afterwards."""
+    """Run TLC in a temporary folder; `jar` is TLC's, by default the one among the artifacts."""
     try:
         java, jar = _tools(jar)
     except _Missing as missing:
@@ -186,7 +186,7 @@ def read_output(
     cpu_seconds: float = 0,
     simulated: bool = False,
 ) -> Outcome:
-    """What TLC's output and exit code say. A simulation has no word of success: it is over when it says so."""
+    """The outcome by TLC's output and exit code. A simulation prints no message of success: it succeeded if TLC finished."""
     messages = [(int(number), text) for number, text in MESSAGE.findall(output)]
     verdict, broken_property, reason = _verdict(messages, output, code, timed_out)
     trace, loop_to = _trace(messages)
@@ -280,9 +280,9 @@ COVERED_LINE = re.compile(r"^\s*\|*line (\d+), col \d+ to line \d+, col \d+ of m
 
 
 def action_coverage(output: str, modules: Iterable[Path]) -> dict[str, int]:
-    """How often each named step was taken: the count of the line `Step("Name", …)`, for TLC names only some actions.
+    """How often each step was taken: the count of the line `Step("Name", …)`, because TLC names only some actions.
 
-    Of some of those that it names, TLC does not count the lines inside.
+    Inside some actions that TLC names it counts no lines; for these the result is TLC's count of the action.
     """
     actions = {name: int(count) for name, count in COVERED_ACTION.findall(output)}
     counts: dict[tuple[str, int], int] = {}

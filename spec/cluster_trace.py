@@ -1,19 +1,18 @@
-"""From what the nodes of a cluster wrote to one trace for each partition.
+"""Makes one trace for each partition from the rows that a cluster's nodes traced.
 
-Nodes trace the actions of all their partitions, of the metadata quorum, and decisions about brokers, each as one row, in
-an order in which no row stands before what caused it: that of a simulated world, or the one that `merging` finds. A trace
-(`trace.py`) is one partition's share of it, in the specification's form. This takes:
+Nodes trace the steps of all their partitions, of the metadata quorum, and decisions about brokers, one row each. The rows come
+in an order in which each follows its causes: the order of a simulation, or the one that `merging` finds. A trace (`trace.py`)
+has the rows of one partition, in the specification's form. The rules:
 
-- A decision of the controller that was never committed did not happen. It was lost if a later leader of the quorum began
-  with a log that does not have it: rows of the quorum's `BecomeLeader` say with which.
-- A step that concerns a broker stands in the trace of each of its partitions, with the record that it leaves behind.
-- To a controller a dead broker is like a silent one, and an incarnation begins
-  to matter when it is registered. So the end of an incarnation and the recovery of the log (`Restart`, with the log that the new
-  one then turns out to have) stand before the new one's registration, wherever they happened in between. A decision
-  that is made for an incarnation that is over by then is thus made in time.
-- A trace ends where the partition is deleted, or something is made of it that the specification does not know (`End`), and
-  where a log is taken up twice in one incarnation without having been given up in between, which is the disk's doing.
-- Its brokers are all that ever have a replica. Those that wrote no row are unseen (nodes of Apache Kafka in a mixed cluster).
+- A decision of the controller that was never committed is left out. It was lost if a later leader of the quorum began with a
+  log that lacks it: the quorum's rows `BecomeLeader` carry the log's end and its last epoch.
+- A decision about a broker is in the trace of each of the broker's partitions, with the partition's record after it.
+- A controller cannot distinguish a dead broker from a silent one, and a new incarnation matters from its registration on. So the
+  end of an incarnation (`Crash`, `ShutDown`) and the recovery of the log by the next one (`Restart`) come directly before the
+  registration of the next one, whenever they happened. Decisions for the former incarnation thus precede its end.
+- A trace ends where the partition is deleted or changed in a way outside the specification (`End`), and where one incarnation
+  opens a log twice without giving up the replica in between, which only a disk failure causes.
+- Its brokers are all that ever have a replica. Those that traced no row are unseen (nodes of Apache Kafka in a mixed cluster).
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ OF_BROKERS = {action.name for action in ACTIONS if action.actor == "controller" 
     "ElectLeader",
     "ElectUncleanLeader",
 }
-"""Decisions about a broker: they stand in the traces of all its partitions."""
+"""Decisions about a broker: they are in the traces of all its partitions."""
 
 RECORD = ("leader", "leaderEpoch", "partitionEpoch", "isr", "elr", "replicas", "adding", "removing")
 
 
 def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
-    """The traces of all partitions that began, by name; a later topic of the same name has a number behind it.
+    """The traces of all partitions that began, by name; for a later topic of the same name with `~` and a number.
 
-    Rows of coordinators are no part of them (`shard_trace`).
+    Rows of coordinators are left out (`shard_trace` has them).
     """
     happened = [row for row in without_lost_decisions(rows) if "shard" not in row]
     incarnations = Incarnations(happened)
@@ -59,7 +58,7 @@ def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
 
 
 def replicas_ever(name: str, rows: Iterable[Row]) -> list[int]:
-    """All brokers that a partition is assigned to, from its beginning on."""
+    """All brokers that ever have a replica of a partition, in `rows`."""
     records = (row["partitions"].get(name) for row in rows if "partitions" in row)
     return sorted({broker for record in records if record is not None for broker in record["replicas"]})
 
@@ -68,7 +67,7 @@ def replicas_ever(name: str, rows: Iterable[Row]) -> list[int]:
 
 
 def without_lost_decisions(rows: Sequence[Row]) -> Iterator[Row]:
-    """All rows but the decisions that some later leader of the quorum did not have."""
+    """The rows without the decisions that a later leader of the quorum lacked."""
     leaderships = [
         (row["epoch"], row["leo"], row["lastEpoch"])
         for row in rows
@@ -89,7 +88,7 @@ def _is_lost(row: Row, leaderships: Iterable[tuple[int, int, int]]) -> bool:
 
 @dataclass
 class Incarnation:
-    """One process of a node: what each partition's log was recovered to, and which were shut down."""
+    """One process of a node: the state to which it recovered each partition's log, and whether it was shut down."""
 
     recovered: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Partition -> log end offset and high watermark at its first step; (0, 0) for a new replica."""
@@ -122,7 +121,7 @@ class Incarnations:
         return 0 < number <= len(incarnations) and incarnations[number - 1].ended_cleanly
 
     def recovered(self, node: int, number: int, partition: str) -> tuple[int, int] | None:
-        """The log as an incarnation recovered it; if it ended before it did, as the next one. None: none did."""
+        """The log end offset and high watermark to which this incarnation, or else the first later one, recovered the log."""
         incarnations = self._incarnations.get(node, [])
         return next(
             (
@@ -142,12 +141,12 @@ def begins_incarnation(row: Row) -> bool:
 
 
 class Share:
-    """What of all rows is one partition's."""
+    """The rows of one partition among all rows, as a trace."""
 
     def __init__(
         self, name: str, first: Row, brokers: Sequence[int], incarnations: Incarnations, unseen: Sequence[int] = ()
     ) -> None:
-        """`unseen` are brokers that trace nothing: also the ends of their incarnations are not in the trace."""
+        """`unseen` are brokers that trace nothing: the ends of their incarnations are not in the trace either."""
         self._unseen = unseen
         self._name = name
         self._first = first
@@ -156,15 +155,15 @@ class Share:
         self._min_isr: int = first["minIsr"]
         self._record = self._filled(first)
         self._now: dict[int, tuple[int, int]] = dict.fromkeys(self._brokers, (0, 0))
-        """Each replica's log end offset and high watermark, as it said last."""
+        """Each replica's log end offset and high watermark, as it traced them last."""
         self._incarnation: dict[int, int] = {}
-        """The incarnation of each replica that is in the trace."""
+        """Broker -> the number of its incarnation that the trace is in."""
         self._started: dict[int, int] = {}
-        """The newest incarnation."""
+        """Broker -> the number of its newest incarnation in the rows; it enters the trace when it is registered."""
         self._taken_up: set[tuple[int, int]] = set()
-        """Incarnations in which the log was taken up."""
+        """Incarnations (broker, number) that have opened the log."""
         self._given_up: set[tuple[int, int]] = set()
-        """Incarnations in which the log was given up."""
+        """Incarnations (broker, number) that have given the replica up."""
 
     def events(self, rows: Sequence[Row], begin: int) -> Iterator[Event]:
         """The trace, from the row that begins it."""
@@ -186,7 +185,7 @@ class Share:
             yield from self._reported(row, number)
 
     def _ends(self, row: Row, number: int) -> bool:
-        """Whether the specification does not know what becomes of the partition from here on."""
+        """Whether the trace ends here, because the specification cannot express the row."""
         if row["action"] in ("Begin", "End"):
             return self._name in row["partitions"]
         if row.get("partition") == self._name and row["action"] not in NAMES:
@@ -199,14 +198,14 @@ class Share:
         return self._is_second(row, number) or found != (row["leo"], row["hw"])
 
     def _is_second(self, row: Row, number: int) -> bool:
-        """A log that is taken up again in one incarnation."""
+        """Whether one incarnation opens the log a second time; notes the first time."""
         key = row["node"], self._incarnations.numbers[number]
         is_second = key in self._taken_up
         self._taken_up.add(key)
         return is_second
 
     def _is_new(self, row: Row, number: int) -> bool:
-        """A log that is made again, after it was given up in this incarnation."""
+        """Whether the log was created again, empty, after this incarnation gave the replica up."""
         return (row["node"], self._incarnations.numbers[number]) in self._given_up and (row["leo"], row["hw"]) == (0, 0)
 
     def _reported(self, row: Row, number: int) -> Iterator[Event]:
@@ -233,7 +232,7 @@ class Share:
         yield {"node": row["node"], "action": action, "args": row["args"], "partition": self._record}
 
     def _new_incarnation(self, broker: int) -> Iterator[Event]:
-        """The end of the former incarnation, and the log that the new one recovers."""
+        """The end of the former incarnation, and the recovery of the log by the new one."""
         former, incarnation = self._incarnation.get(broker, 0), self._started.get(broker, 0)
         self._incarnation[broker] = incarnation
         before = self._now[broker]

@@ -1,6 +1,6 @@
 """Behaviours of the coordinators' chapters (`transactions/`, `groups/`) as lines of steps (`behaviours.py` has the form).
 
-Each event says who takes part by the specification's own names, and of a group what the coordinator must have decided:
+Each event has the names of the specification (`p1`, `m1`) and, for a group, the assignment that the coordinator must have made:
 
     {"action": "Begin", "partitions": ["p1", "p2"], "bugs": ["BeforeKip890"]}
     {"action": "AppendWrite", "args": {"partition": "p1", "transaction": 1}}
@@ -26,7 +26,7 @@ WRITES = frozenset({"SendWrite", "AddPartitions", "AppendWrite", "DropWrite"})
 
 
 def coordinator_events(folder: str, behaviour: Sequence[TraceStep], bugs: Sequence[str]) -> list[dict[str, Any]]:
-    """The lines of a behaviour of one of CHAPTERS."""
+    """The events of a behaviour; `folder` is one of CHAPTERS."""
     begin, arguments = CHAPTERS[folder]
     first: State = behaviour[0].state
     events: list[dict[str, Any]] = [{"action": "Begin", **begin(first), "bugs": [*bugs]}]
@@ -58,7 +58,7 @@ def _transaction_step(step: State, before: State, after: State) -> dict[str, Any
 
 
 def _write_of(step: State, before: State, after: State) -> State:
-    """The write that leaves the network, or whose partition joins."""
+    """The write that the step takes from the network, or the one whose partition it adds to the transaction."""
     gone = [write for write in before["network"] if write not in after["network"]]
     place = step["from"]
     joining = (each for each in before["network"] if (each["partition"], each["epoch"]) == (place, step["epoch"]))

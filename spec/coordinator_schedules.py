@@ -48,7 +48,7 @@ def coordinator_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, A
 
 
 def _of_transactional_id(begin: Event, events: Sequence[Event]) -> dict[str, Any]:
-    """The first broker coordinates, each other leads one partition, and a node besides them is the controller."""
+    """Schedule with broker 1 as the coordinator, one leader for each partition, and a separate controller."""
     topics: list[str] = begin["partitions"]
     leaders = {topic: number for number, topic in enumerate(topics, 2)}
     controller = len(topics) + 2
@@ -80,7 +80,7 @@ def _transaction_step(event: Event, leaders: Mapping[str, int]) -> dict[str, Any
 
 
 def _of_group(begin: Event, events: Sequence[Event]) -> dict[str, Any]:
-    """One broker has everything, and a node besides it is the controller."""
+    """Schedule with one broker for the coordinator and all partitions, and a separate controller."""
     topic = {"name": "orders", "partitions": len(begin["partitions"]), "configs": ALONE, "replicas": [1]}
     return {
         "nodes": 2,

@@ -1,6 +1,6 @@
-"""What of the way from the specification to the broker is kept by hand: where to look, requirements, and reasons.
+"""The part of TRACEABILITY.md that is kept by hand: folders to search, requirements, and reasons for missing counterparts.
 
-Each table is by book (folder of the specification) and step; `traceability.py` finds the rest in the sources.
+The tables' keys are book (folder of the specification) and step; `traceability.py` finds the rest in the sources.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ BOOKS: dict[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
 }
-"""Folder of the specification -> its title, and how the files begin in which its methods and events are looked for."""
+"""Folder of the specification -> its title, and the path prefixes of the files to search for its methods and events."""
 
 METHODS = {("transactions", "TakeOver"): "loaded"}
-"""Steps whose method the broker calls otherwise: this one every shard of a coordinator has."""
+"""Steps whose method has another name in the broker: `loaded` is a method of all shards of coordinators."""
 
 REQUIREMENTS: dict[str, dict[str, tuple[str, ...]]] = {
     "replication": {
@@ -98,7 +98,7 @@ REQUIREMENTS: dict[str, dict[str, tuple[str, ...]]] = {
         "LoseMember": ("CGH-13",),
     },
 }
-"""Ids of the conformance suite."""
+"""Book -> step -> ids of requirements of the conformance suite."""
 
 UNSEEN = "no client sees it: no requirement"
 
@@ -107,7 +107,7 @@ NO_REQUIREMENT: dict[str, dict[str, str]] = {
         ("AppendRecord", "AppendVoters", "AnswerFetch", "ApplyFetch", "AdvanceHighWatermark"), UNSEEN
     ),
 }
-"""Steps that no requirement speaks of, and why."""
+"""Steps without a requirement, and why."""
 
 NO_METHOD: dict[str, dict[str, str]] = {
     "replication": {
@@ -121,7 +121,7 @@ NO_METHOD: dict[str, dict[str, str]] = {
         "Restart": "what the making of a member ends with",
     },
 }
-"""Steps that are no method of the broker, and why."""
+"""Steps without a method of the broker, and why."""
 
 NO_EVENT: dict[str, dict[str, str]] = {
     "replication": {
@@ -132,7 +132,7 @@ NO_EVENT: dict[str, dict[str, str]] = {
 """Steps that the broker does not trace by their names, and why."""
 
 UNCALLED = {("replication", "Consume"): "no fetch calls the method yet: what was read is in no broker's trace"}
-"""Steps whose methods are there, and which no broker takes."""
+"""Steps whose method exists, but is never called by a broker."""
 
 NOT_THE_BROKERS: dict[str, dict[str, str]] = {
     "transactions": {
@@ -147,12 +147,12 @@ NOT_THE_BROKERS: dict[str, dict[str, str]] = {
         "LetGo": "the client's",
     },
 }
-"""Steps that others take than who the book is about, and who: they have neither a method nor an event of their name."""
+"""Steps of another party than the book's own, and that party: they have neither a method nor an event of their name."""
 
 OF_MESSAGES = "a step of the message grain: the broker traces the atomic one, which this refines"
-"""Why the steps of `Messages.tla` have no line."""
+"""Why TRACEABILITY.md has no line for the steps of `Messages.tla`."""
 
 NOT_BY_NAME = {
     "historical": "traces are checked (`tests/spec/test_zookeeper_traces.py`); methods are named by what is asked of ZooKeeper",
 }
-"""Books whose steps the broker's methods need not be named by, and why."""
+"""Books whose steps need no methods of the same name in the broker, and why."""

@@ -1,7 +1,7 @@
 """Paths that cover every edge of a small model's state graph, so that a simulation can walk all of it.
 
-TLC writes the graph. States also differ by the step that led to them, so that a path of states is a path of steps;
-symmetry and view are off.
+TLC writes the graph, without symmetry and view. The variable `step` is part of each state, so a path of states is also a path
+of steps.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from spec.values import parse_state
 NODE = re.compile(r'^(-?\d+) \[(?:style = filled)?,?\s*label="((?:[^"\\]|\\.)*)"(,style = filled)?\]', re.M)
 EDGE = re.compile(r"^(-?\d+) -> (-?\d+)", re.M)
 LONGEST = 80
-"""Steps of one path."""
+"""The largest number of steps in one path."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A model's states by their fingerprints, and which follows which."""
+    """A model's states by their fingerprints, the initial ones, and the successors of each."""
 
     states: Mapping[str, str]
     first: tuple[str, ...]
@@ -52,7 +52,7 @@ def graph_of(case: Case) -> Graph:
 
 
 def read_graph(text: str) -> Graph:
-    """TLC's dump. First states are the filled ones."""
+    """The graph in TLC's dump, without loops from a state to itself. Initial states are the filled ones."""
     states: dict[str, str] = {}
     first: list[str] = []
     for found in NODE.finditer(text):
@@ -68,7 +68,7 @@ def read_graph(text: str) -> Graph:
 
 
 def covering_paths(graph: Graph, longest: int = LONGEST) -> list[list[str]]:
-    """Paths from first states that take every edge at least once, as far as `longest` steps reach."""
+    """Paths from initial states that together take each edge at least once that is within `longest` steps of one."""
     before = _shortest(graph)
     left = {source: list(following) for source, following in graph.edges.items()}
     paths: list[list[str]] = []
@@ -83,7 +83,7 @@ def covering_paths(graph: Graph, longest: int = LONGEST) -> list[list[str]]:
 
 
 def _shortest(graph: Graph) -> dict[str, str]:
-    """Each state with the one before it on a shortest way; first states with nothing."""
+    """Each reachable state, with its predecessor on a shortest path from an initial state; "" for initial states."""
     before = dict.fromkeys(graph.first, "")
     waiting = deque(graph.first)
     while waiting:
@@ -103,7 +103,7 @@ def _way_to(state: str, before: Mapping[str, str]) -> list[str]:
 
 
 def _walk(path: list[str], left: dict[str, list[str]], longest: int) -> None:
-    """Go on over edges that no path has taken."""
+    """Extend the path over edges that no path has taken, and remove all its edges from `left`."""
     for source, target in itertools.pairwise(path):
         if target in left[source]:
             left[source].remove(target)
@@ -112,12 +112,12 @@ def _walk(path: list[str], left: dict[str, list[str]], longest: int) -> None:
 
 
 def edges_covered(paths: Sequence[Sequence[str]]) -> int:
-    """How many different edges the paths take."""
+    """The number of different edges that the paths take."""
     return len({edge for path in paths for edge in itertools.pairwise(path)})
 
 
 def behaviour_of(path: Sequence[str], graph: Graph) -> tuple[TraceStep, ...]:
-    """A path's states with the names of their steps."""
+    """The states of a path, each with its step's name."""
     found: list[TraceStep] = []
     for number, name in enumerate(path, 1):
         state = parse_state(graph.states[name])

@@ -1,4 +1,4 @@
-"""What runs TLC: this process, one run after another, or the workers of Spark (`on_spark.py`), many at once."""
+"""Engines that run TLC: in this process, one run after another, or on workers of Spark (`on_spark.py`), many at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class Engine(ABC):
-    """An outcome is a function of its job, seconds aside: it does not depend on the engine."""
+    """Runs TLC. Apart from times, an outcome depends on its job alone, not on the engine."""
 
     @abstractmethod
     def check(self, job: Job) -> Outcome:
@@ -22,11 +22,11 @@ class Engine(ABC):
 
     @abstractmethod
     def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[tuple[Item, Result], None, None]:
-        """What `work`, which calls `check`, gives for each item, as it is there. To close the iterator ends what runs."""
+        """Each item and its result of `work`, which calls `check`, as soon as it is there. Closing the iterator ends all runs."""
 
 
 class LocalEngine(Engine):
-    """One run at a time, in the order of the items, and none before it is asked for."""
+    """One run at a time, in the order of the items; each starts when the iterator is advanced."""
 
     def check(self, job: Job) -> Outcome:
         return checker.check(job)

@@ -1,6 +1,6 @@
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # A value of TLC nests mappings, sequences and sets as it likes.
-"""A counterexample of TLC for the explorer's page: a step is an event, and the state after it is what the replicas have."""
+"""A counterexample of TLC for the explorer's page: each step is an event, and the state after it gives the replicas' samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spec.rendering import arrows, title
 STEP_US = 1000
 PARTITION = "log"
 REPLICATED = {"log", "metadata", "highWatermark", "status"}
-"""Variables of the models of replication; of others the page has the steps alone."""
+"""Variables of the models of replication; for other models the page shows steps without states."""
 
 
 def run_of(trace: Sequence[TraceStep], heading: str, violated: str, story: str) -> Run:

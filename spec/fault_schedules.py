@@ -1,10 +1,10 @@
-"""Behaviours of the specification as schedules with scripts, which a driver takes a simulated cluster through.
+"""Behaviours of the specification as schedules, whose script a replay driver runs on a simulated cluster.
 
-A message between brokers waits until a step needs it, and the driver causes the steps of clients, operators and faults (a
-crash, an election, a produced record). The cluster takes a step only where its own rules allow it: the reference follows a
-behaviour of the unchanged specification to its end, and stops in a counterexample at the latest at the step that the switch
-allows. The mutant with the same bug goes on and breaks the promise. The value is of format tidegauge-schedule/1, and
-`tidegauge replay` runs it. Behaviours of coordinators have a module of their own, `coordinator_schedules.py`.
+The driver holds a message between brokers until a step needs it, and causes the steps of clients, operators and faults (a
+crash, an election, a produced record). The cluster takes a step only if its own rules allow it. The reference follows a
+behaviour of the unchanged specification to its end; in a counterexample it stops, at the latest, at the step that only the
+switch allows. The mutant with the same bug continues and breaks the promise. The format is tidegauge-schedule/1, which
+`tidegauge replay` runs. Behaviours of coordinators are in `coordinator_schedules.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROPERTIES = {
     "replica.fetch.wait.max.ms": "20",
     "replica.fetch.backoff.ms": "10",
 }
-"""No request times out while it is held up, except where the timeout is a step."""
+"""Timeouts under which no held request times out, unless the timeout is a step."""
 
 ACKS = {"all": "all", "one": "1", "zero": "0"}
 SECOND_BROKERS = ("leader", "follower")
@@ -88,7 +88,7 @@ def fault_schedule(behaviour: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _begins_first_leader_epoch(event: Event) -> bool:
-    """Every trace begins with the first leader epoch, and so does every cluster."""
+    """Whether the step begins the first leader epoch, which the simulated cluster begins without a script."""
     return event["action"] in ("BecomeLeader", "BecomeFollower") and event["args"]["partitionEpoch"] == 0
 
 
@@ -129,7 +129,7 @@ def _scripted(place: int, steps: Sequence[Event]) -> ScriptStep:
 
 
 def _newest(steps: Sequence[Event], without: int = NO_BROKER) -> Event:
-    """The controller's newest record, or the newest one that gives a broker no replica."""
+    """The controller's newest record of the partition; with `without` the newest one in which that broker has no replica."""
     records = (step["partition"] for step in reversed(steps) if "partition" in step)
     return next(record for record in records if without not in record["replicas"])
 

@@ -1,12 +1,12 @@
-"""One run of TLC for many mutants: most of a small model's time is the start of the virtual machine.
+"""Checks many mutants in one run of TLC: a small model spends most of its time on the start of the virtual machine.
 
-A variable `mutant` is added to the model and never changes. Each mutated definition is kept in as many copies as it has mutants,
-and its name stands for the copy of the state's own mutant; 0 is the specification as it is. So one breadth-first search visits
-the states of all mutants, level by level. Promises are no invariants of this run, lest the first that breaks ends it: the first
-broken promise of each mutant is noted in a register of TLC, and its states have no successors from then on. Promises about steps
-and the refinement of the message grain are judged at each step; liveness cannot be, and such models are run one mutant at a time.
+The model gets a variable `mutant`, which never changes. Each mutated definition gets a copy for each of its mutants, and chooses
+among them by the variable; 0 is the unchanged specification. So one breadth-first search visits the states of all mutants, level
+by level. Promises are not invariants of this run, because the first to break would end it. Instead a register of TLC stores the
+first broken promise of each mutant; from then on this mutant's states have no successors. Promises about steps, and the
+refinement by `Messages.tla`, are checked at each step. Models of liveness cannot be checked so, and run one mutant at a time.
 
-One more initial state, of mutant -1, counts the levels; when no other state is left, it prints the registers.
+One more initial state, of mutant -1, has a successor on each level; when no other state is left, it prints the registers.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from spec.mutants import Mutant
 from spec.tla_text import DEFINITION, Definition, definitions_of
 
 CLEAN = 0
-"""The number of the specification as it is."""
+"""The number of the unchanged specification."""
 STEP_NAMES = {"Step": "action", "MessageStep": "name"}
-"""The definitions that name a step, and the parameter that is its name."""
+"""Definitions that record a step, each with its parameter that holds the step's name."""
 JVM = ("-XX:+UseSerialGC",)
 SPECIFICATION = re.compile(r"\s*(.*?)\s*/\\\s*\[\]\[\s*(.*?)\s*\]_(\w+|<<[^>]*>>)\s*", re.S)
 STEP_PROMISE = re.compile(r"(?:\s*[\w\s/\\]*/\\)?\s*\[\](\[.*\]_\w+)\s*", re.S)
-"""The first state is no mutant's (`mutants.NO_RULES`), so what a promise says of it is left out."""
+"""A promise about steps. Its condition on the initial state is skipped: `Init` is not mutated (`mutants.NO_RULES`)."""
 
 CHOSEN = r"""---- MODULE Chosen ----
 EXTENDS Integers, TLC
@@ -62,12 +62,12 @@ BrokenInStep == %(steps)s
 JudgeState == IF mutant < 0 THEN TRUE ELSE Count(1) /\ IF TLCGet(Register(0)) # "" THEN TRUE ELSE Note(BrokenInState)
 JudgeStep == IF mutant < 0 THEN TRUE ELSE Count(2) /\ IF TLCGet(Register(0)) # "" THEN TRUE ELSE Note(BrokenInStep)
 """
-"""Stands at the end of the model's own module."""
+"""Text that is added at the end of the model's own module."""
 
 
 @dataclass(frozen=True)
 class Met:
-    """What a model showed of one mutant."""
+    """The result of one mutant in a model."""
 
     broken: str = ""
     """The promise that broke first."""
@@ -82,7 +82,7 @@ class Met:
 
 @dataclass
 class Judged:
-    """What one model showed of many mutants, by their names; those without an entry were not judged."""
+    """The results of many mutants in one model, by name; a mutant without an entry was not judged."""
 
     clean: Met = field(default_factory=Met)
     met: dict[str, Met] = field(default_factory=dict[str, Met])
@@ -104,7 +104,7 @@ def can_fuse(model: Model) -> bool:
 
 
 def judge_together(model: Model, mutants: list[Mutant], budget_s: float, memory_mb: int, most: int) -> Judged:
-    """Runs TLC until each mutant is judged, refused, or time is over; a mutant with `most` states is not finished."""
+    """Run TLC until each mutant is judged or refused, or the time is over. A mutant that reaches `most` states is unfinished."""
     waiting, found = dict(enumerate(mutants, 1)), Judged()
     while waiting:
         job = _job(model, waiting, budget_s - found.seconds, memory_mb, most)
@@ -165,7 +165,7 @@ def _first_broken(promises: dict[str, str]) -> str:
 
 
 def _step_promise(promise: Definition) -> str:
-    """The promise about one step, in its own column: in lists columns count."""
+    """The promise's formula about one step, kept in its column: TLA+ reads lists by their columns."""
     found = STEP_PROMISE.fullmatch(_body(promise))
     assert found, f"{promise.name} is no promise about steps"
     begin = promise.body.begin + found.start(1)
@@ -182,12 +182,12 @@ def _configuration(model: Model) -> str:
             kept.append(line)
     kept += ["INIT FusedInit", "NEXT FusedNext", "VIEW FusedView", "CHECK_DEADLOCK FALSE"]
     text = "\n".join([*kept, "INVARIANT JudgeState", "ACTION_CONSTRAINT JudgeStep", ""])
-    # `Mark` counts steps. Recorded, they may decide between symmetric states, for the order of variables is TLC's.
+    # `Mark` records the steps that were taken. A variable `step` could change which of several symmetric states TLC keeps.
     return text.replace("RecordSteps = TRUE", "RecordSteps = FALSE")
 
 
 def _modules(model: Model, mutants: dict[int, Mutant]) -> dict[str, str]:
-    """The model's modules with the copies of what is mutated."""
+    """The changed modules of the model, with a copy of each mutated definition for each of its mutants."""
     found: dict[str, str] = {}
     for path in modules_of(SPEC / model.folder, model.module):
         source = path.read_text()
@@ -209,7 +209,7 @@ def _begin(definition: Definition) -> int:
 
 
 def _copies(source: str, definition: Definition, mutants: dict[int, Mutant]) -> str:
-    """A copy for each mutant, and the definition itself, which chooses. Columns are kept: in lists they count."""
+    """A copy for each mutant, and a definition that chooses among them. Text keeps its column: TLA+ reads lists by columns."""
     head = definition.text[_begin(definition) : definition.body.begin]
     parts = DEFINITION.fullmatch(head)
     assert parts, f"{definition.name} does not begin its line"
@@ -253,7 +253,7 @@ def _word_after(model: Model, keyword: str) -> str:
 BROKEN = re.compile(r'<<\s*"broken",\s*(\d+),\s*"(\w+)",\s*(\d+),\s*(\d+)\s*>>')
 FINISHED = re.compile(r'<<\s*"finished",\s*(\d+),\s*(\d+),\s*(\d+),\s*\{([^}]*)\}\s*>>')
 INITIAL = re.compile(r"While working on the initial state:.*?/\\ mutant = (?P<mutant>-?\d+)", re.S)
-"""TLC prints the state, and no trace."""
+"""TLC's report of an error in an initial state, which has no trace."""
 PLACES = (
     re.compile(r"line (?P<line>\d+), col[^\n]*?(?:of|in) module (?P<module>\w+)"),
     re.compile(r"at line (?P<line>\d+), column.*?Could not parse module (?P<module>\w+) from", re.S),
@@ -273,7 +273,7 @@ def _met(output: str, most: int) -> dict[int, Met]:
 
 
 def _culprit(job: Job, outcome: Outcome) -> tuple[int, bool]:
-    """The mutant that TLC stopped at, and whether TLC, and not SANY, refuses it."""
+    """The mutant at which TLC stopped, -1 if unknown; and True if TLC could not evaluate it, False if SANY did not parse it."""
     if "Parsing or semantic analysis failed" not in outcome.output:
         if outcome.trace:
             return int(str(outcome.trace[-1].state.get("mutant", -1))), True

@@ -1,8 +1,8 @@
 """Judges many mutants in each run of TLC: model after model, the cheapest first, each with the mutants that have survived so far.
-Before that, mutants whose rows are stale meet the models that settled them then: most are settled there again.
+Before that, a mutant with a stale row runs in the model that settled it last time: most are settled there again.
 
-A survivor's row names the models that it was run against, and no others. Models of liveness and simulations take one mutant at
-a time (`mutation.judge`).
+A survivor's row names exactly the models that it was run against. Models of liveness and simulations run one mutant at a time
+(`mutation.judge`).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from spec.mutation import (
 )
 
 STATES_AT_ONCE = 150_000
-"""Of all mutants of one run, as many as the clean model has for each."""
+"""The largest number of states of one run, if each mutant has as many states as the clean model."""
 MOST_AT_ONCE = 100
 GROWN = (3, 2_000)
-"""A mutant with so many times the states of the clean model, and so many more, is not finished."""
+"""(factor, constant): a mutant is unfinished when it reaches factor * states of the clean model + constant."""
 
 
 def rows_together(
     mutants: list[Mutant], limits: Limits, known: dict[str, Row], for_s: float | None = None
 ) -> Iterator[list[Row]]:
-    """The rows of each run of TLC, until all are judged or `for_s` is over; what is known already is not run again."""
+    """The rows of each run of TLC, until all mutants are judged or `for_s` is over. Mutants with a current row are not run."""
     stored, begin, results = known, time.monotonic(), load_results()
     known = {it.name: known[it.name] for it in mutants if it.name in known and is_fresh(it, known[it.name])}
     fused = [model for model in MODELS if can_fuse(model) and model.name in results]
@@ -85,7 +85,7 @@ def _rows(model: Model, mutants: list[Mutant], judged: Judged, known: dict[str, 
 
 
 def _refused_by_sany(model: Model, mutants: list[Mutant], judged: Judged, limits: Limits) -> Iterator[Row]:
-    """They are run once more by themselves, for which mutant SANY refused is only guessed by the line."""
+    """Rows of the mutants that SANY refused. Each runs again alone: the fused run only guesses the mutant by the line."""
     for mutant in mutants:
         if mutant.name in judged.unparsable:
             outcome = run(mutant, model, limits)
@@ -94,8 +94,8 @@ def _refused_by_sany(model: Model, mutants: list[Mutant], judged: Judged, limits
 
 
 def _row(model: Model, mutant: Mutant, judged: Judged, before: Row | None) -> Row | None:
-    """None where a limit of states ended the run of the clean model: then a survivor has met nothing that can be named; and
-    where SANY refused the text.
+    """A mutant's row after a run. None if the limit of states ended the clean model, so that survival proves nothing, or if SANY
+    refused the mutant.
     """
     met = judged.met.get(mutant.name, Met())
     if mutant.name in judged.refused:

@@ -1,15 +1,15 @@
 """A consumer group's trace as the module TraceGroups reads it.
 
-A trace of a group is a file of JSON lines. The first begins it, each other is a step of `spec/groups/Groups.tla`:
+A trace of a group is a file of JSON lines. The first is Begin, each other is a step of `spec/groups/Groups.tla`:
 
     {"action": "Begin", "group": "readers"}
     {"action": "JoinGroup", "args": {"member": "a", "groupEpoch": 2}}
     {"action": "UpdateTarget", "args": {"groupEpoch": 2, "target": {"a": ["t:0", "t:1"]}}}
     {"action": "Heartbeat", "args": {"member": "a", "received": 0, "owned": [], "epoch": 2, "assigned": ["t:0"], "revoking": []}}
 
-`received` and `owned` are what the member said (null for nothing), the rest is what it is left with. LeaveGroup and
-LoseMember are traced like JoinGroup, RaiseGroupEpoch with `groupEpoch` alone. Groups may have any number of members over time:
-in the module a member has a place (`m1`, `m2`, …) that is free again when it is gone.
+`received` (a member epoch) and `owned` (null if absent) are from the member's request; `epoch`, `assigned` and `revoking` are the
+member's state after it. LeaveGroup and LoseMember are traced like JoinGroup, RaiseGroupEpoch with `groupEpoch` alone. Groups may
+have any number of members over time: the module gives each member a short name (`m1`, `m2`, …) and reuses it when it has left.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "UpdateTarget": ("groupEpoch", "target"),
     "Heartbeat": ("member", "received", "owned", "epoch", "assigned", "revoking"),
 }
-"""What each step must carry."""
+"""Step -> its arguments, all required."""
 
 
 class _Names:
-    """Short names for members, which come and go, and partitions, which stay."""
+    """Short names for members, which are reused when a member leaves, and for partitions, which are not."""
 
     def __init__(self) -> None:
         self.partitions = PartitionNames()
@@ -60,25 +60,25 @@ class _Names:
         return place
 
     def member(self, id: str) -> str:
-        """A member that never joined gets a name that no member has."""
+        """A member's short name; "stranger" if it has not joined."""
         return self._members.get(id, "stranger")
 
     def leaves(self, id: str) -> str:
         return self._members.pop(id, "stranger")
 
     def long(self) -> dict[str, str]:
-        """By its short name what each is called now."""
+        """Short name -> name of each present member and each partition."""
         return {place: id for id, place in self._members.items()} | self.partitions.long()
 
     def target(self, targets: dict[str, list[str]]) -> tuple[str, str]:
-        """The members that have a target, and a function from their partitions to them."""
+        """The members with a target as a TLA+ set, and the function from partition to member, both as text."""
         owners = {self.partitions.short(each): self.member(id) for id, owned in targets.items() for each in owned}
         members = strings(self.member(id) for id in targets)
         return members, " @@ ".join(f'("{partition}" :> "{owner}")' for partition, owner in owners.items())
 
 
 def trace_of(rows: Sequence[Event], name: str) -> ShardTrace:
-    """A group's rows. Errors: TraceError."""
+    """The trace of a group's rows. Errors: TraceError."""
     for number, row in enumerate(rows[1:], 2):
         lacks = lacking_arguments(row, ARGUMENTS, f"{name}:{number}", " of groups")
         if lacks:
@@ -112,7 +112,7 @@ def _event(event: Event, names: _Names) -> str:
 
 
 def short_names(trace: ShardTrace, place: int) -> dict[str, str]:
-    """What the short names stand for in the states around an event, by its number from 1."""
+    """The meanings of the short names in the states before and after event number `place`, which counts from 1."""
     names, found = _Names(), dict[str, str]()
     for event in trace.events[:place]:
         found = names.long()

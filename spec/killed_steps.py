@@ -1,9 +1,9 @@
-"""The last step of a process that was killed before it had written that step down.
+"""Adds the last append of a killed process, which it had no time to trace.
 
-A node appends to its log first and traces the append then. `kill -9` between the two leaves records in the log that no row
-speaks of, and the incarnation that recovers this log finds them. A process does one step at a time, so a kill hides one step
-at most: where exactly one log turns out longer than the last row about it said, its append is put at the end of the killed
-incarnation, for the specification to judge as any other. Whatever else differs stays as it is, and is rejected.
+A node first appends to its log and then traces the append. `kill -9` between the two leaves records in the log without a row,
+and the next incarnation recovers them. A process takes one step at a time, so a kill hides at most one. If exactly one recovered
+log is longer than its last row reports, the missing append is added at the end of the killed incarnation, and the specification
+judges it like any other step. Other differences are not repaired: the specification rejects them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spec.cluster_trace import METADATA, Row, begins_incarnation
 
 
 def with_killed_steps(rows: Sequence[Row]) -> list[Row]:
-    """One node's rows, and at the end of each killed incarnation the append that the kill hid."""
+    """One node's rows, with the hidden append, if there is one, at the end of each killed incarnation."""
     starts = [place for place, row in enumerate(rows) if begins_incarnation(row)]
     whole: list[Row] = []
     for start, end in pairwise([0, *starts, len(rows)]):
@@ -24,7 +24,7 @@ def with_killed_steps(rows: Sequence[Row]) -> list[Row]:
 
 
 def _hidden_append(killed: Sequence[Row], later: Sequence[Row]) -> list[Row]:
-    """The append at the end of `killed`, as the logs that were recovered `later` show it; [] where there is no single one."""
+    """The hidden append at the end of `killed`, by the log recovered in `later`; [] unless exactly one log is longer."""
     if any(row["action"] == "ShutDown" for row in killed):
         return []
     last = {row["partition"]: row for row in killed if _is_of_log(row)}
@@ -48,7 +48,7 @@ def _shows_role(row: Row) -> bool:
 
 
 def _append(row: Row, end: int) -> Row | None:
-    """The append of the replica whose role a row shows; None where it follows a leader that the row does not name."""
+    """The append of a leader or a follower, by a row that shows its role; None if the row does not name the leader."""
     node, leader = row["node"], row["args"].get("leader")
     if node == leader or row["action"] == "BecomeLeader":
         return {"action": "Produce", "args": {"leader": node, "acks": "all", "end": end}}

@@ -1,11 +1,12 @@
-"""One order for what several processes wrote: no row before what caused it, and else as the clocks say.
+"""Merges the rows of several processes into one order: each row after its causes, and otherwise by time.
 
-Each node writes its rows in the order of its steps, before their effects leave it. A row that needs another node's step
-waits here until its causes are there: a leadership needs the controller's record, a fetch's response the follower's log, records
-the leader's log, a high watermark the leader's, a decision the proposal or the start that asked for it and all decisions
-before it; for the quorum's steps see `quorum_causes.py`. Among rows that wait for nothing the one with the least time `at` comes
-first (a monotonic clock, one for all processes of a machine); where clocks differ that only makes the order less like what was.
-Rows whose causes never come keep the order of their times: then the specification says what is wrong with them.
+Each node writes its rows in the order of its steps, before their effects leave it. A row that depends on another node's step
+waits until that step's row is in the order: a leadership needs the controller's record, a fetch response the follower's log end
+offset, fetched records the leader's log, a high watermark the leader's, and a decision the proposal or the start of a process
+that caused it, and all earlier decisions. `quorum_causes.py` has the causes of the quorum's steps. Among the rows that may come
+next, the one with the smallest time `at` is first (a monotonic clock, the same for all processes of a machine). Clocks that
+differ make the order less like the real one, and keep the causes. Rows whose causes never come are ordered by time: then the
+specification rejects them.
 """
 
 from __future__ import annotations
@@ -37,27 +38,27 @@ def merged(nodes: Sequence[Sequence[Row]]) -> list[Row]:
 
 
 class Known:
-    """The rows so far, as far as they may be causes of others."""
+    """The facts in the rows so far that may be causes of other rows."""
 
     def __init__(self, streams: Sequence[Sequence[Row]]) -> None:
         self._rows = {rows[0]["node"]: rows for rows in streams if rows}
         self._places = dict.fromkeys(self._rows, 0)
         self._offsets = sorted(row["offset"] for rows in streams for row in rows if "controllerEpoch" in row)
-        """Where the decisions that are still to come end in the metadata log."""
+        """The metadata offsets of the decisions that are not in the order yet, ascending."""
         self._decided: dict[str, int] = {}
-        """The newest partition epoch of each partition."""
+        """The newest partition epoch of each partition; the largest integer after its last record."""
         self._follower_ends: set[tuple[Key, int, int, int]] = set()
-        """Leadership, follower, the follower's broker epoch, and its log end offset."""
+        """(partition and leader epoch, follower, the follower's broker epoch, its log end offset)."""
         self._leader_end: dict[Key, int] = {}
         self._leader_mark: dict[Key, int] = {}
         self._proposed: set[tuple[str, int, int]] = set()
-        """Partition, leader, and the partition epoch that a proposal builds on."""
+        """(partition, leader, partition epoch that the leader's proposal names)."""
         self._proposals_judged_by: dict[tuple[str, int], int] = {}
-        """So many decisions about brokers there had been when a leader proposed."""
+        """(partition, leader) -> the number of decisions about brokers before its latest proposal."""
         self._written: set[tuple[str, int]] = set()
-        """Partition, and what its min.insync.replicas was set to."""
+        """(partition, a value to which its min.insync.replicas was set)."""
         self._without: set[tuple[str, int]] = set()
-        """Partition, and a broker that at some time was no replica of it."""
+        """(partition, a broker that some record of the partition does not list as a replica)."""
         self._quorum = QuorumCauses()
         self._about_brokers = 0
         self._incarnations: dict[int, int] = {}
@@ -66,7 +67,7 @@ class Known:
         self._strangers: set[int] = set()
         """Nodes whose present incarnation is not registered yet."""
         self._fresh: set[int] = set()
-        """Nodes that are registered, and have not taken up a replica in this incarnation."""
+        """Registered nodes whose incarnation has not opened a replica yet."""
 
     def heads(self) -> dict[int, Row]:
         """The next row of each node that has one."""
@@ -75,7 +76,7 @@ class Known:
     # ---- may it come
 
     def is_caused(self, row: Row) -> bool:
-        """Whether all causes of the row are there."""
+        """Whether all causes of the row are in the order."""
         if self._is_about_unseen(row):
             return True
         if "controllerEpoch" in row:
@@ -88,7 +89,7 @@ class Known:
         return needs is None or needs(self, row)
 
     def _is_about_unseen(self, row: Row) -> bool:
-        """Whether a row needs a step of a node that writes none, as those of Apache Kafka in a mixed cluster."""
+        """Whether a row names a node that traces nothing, such as one of Apache Kafka in a mixed cluster."""
         others = {row.get("args", {}).get(part) for part in ("leader", "follower", "broker")} | {
             row.get("from"),
             row.get("to"),
@@ -113,7 +114,7 @@ class Known:
         return True
 
     def _is_taking_up(self, broker: int) -> bool:
-        """Whether a broker that is to be unfenced has yet to take up what it has: it says so when it has done that."""
+        """Whether a broker still has replicas to open before it is unfenced: it asks for that only after it opened them."""
         head = self.heads().get(broker)
         if head is None:
             return False
@@ -157,7 +158,7 @@ class Known:
     # ---- it came
 
     def take(self, node: int) -> Row:
-        """A node's next row has its place in the order."""
+        """Append a node's next row to the order, note its facts, and return it."""
         row = self._rows[node][self._places[node]]
         self._places[node] += 1
         if row.get("partition") == METADATA:
@@ -187,7 +188,7 @@ class Known:
                     self._written.add((name, record["minIsr"]))
             if self._decided.get(name) == sys.maxsize:
                 continue
-            # Of a partition that the specification knows no more everything may be decided.
+            # After a partition's last record its rows need no record: the specification does not see them.
             self._decided[name] = record["partitionEpoch"] if record is not None else sys.maxsize
         self._offsets.remove(row["offset"])
 
@@ -206,7 +207,7 @@ class Known:
 
     def _take_follower_end(self, key: Key, row: Row) -> None:
         if row["action"] == "Truncate":
-            # What was cut off causes nothing any more: a fetch that ends there comes after it was appended again.
+            # A truncated log end is no cause any more: a later fetch with that offset needs the next append up to it.
             cut = {end for end in self._follower_ends if end[:2] == (key, row["node"]) and end[3] > row["leo"]}
             self._follower_ends -= cut
         self._follower_ends.add((key, row["node"], self._broker_epochs.get(row["node"], -1), row["leo"]))
@@ -227,4 +228,4 @@ _NEEDS: dict[str, Callable[[Known, dict[str, Any]], bool]] = {
     "RollBackIsr": Known.has_refusal,
     "GiveUpReplica": Known.has_other_replicas,
 }
-"""What a replica's step needs of other nodes."""
+"""Step of a replica -> whether its causes on other nodes are in the order."""

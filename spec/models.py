@@ -1,9 +1,9 @@
-"""The models: which module, which configuration, what is expected, and which switch must break it.
+"""The models: module, configuration, expected verdict, and the switches that must break each.
 
-A model is a configuration file `replication/MC….cfg` whose first line names its module. A switch is checked with the very
-configuration of its clean model, in which nothing but the line `Bugs = {}` (or one definition of a module) and the list of what
-is checked is replaced, so that nothing else can be the cause of the violation. What comes of that is kept for readers and for TLC
-by hand as `replication/counterexamples/…Breaks….cfg`: generated (`spec.tables`), never written.
+A model is a configuration file `replication/MC….cfg` whose first line names its module. A switch is checked with the
+configuration of its clean model. Only the line `Bugs = {}` (or one definition of a module) and the list of checked properties
+are replaced, so nothing else can cause the violation. `spec.tables` generates these configurations as
+`replication/counterexamples/…Breaks….cfg`, for readers and for running TLC by hand.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FIRST_LINE = re.compile(r"\\\* (\w+): (.+)")
 
 @dataclass(frozen=True)
 class Edit:
-    """A change of one definition's text, for a switch that would only be in the reader's way there."""
+    """A change of one definition's text, for a switch that would make the module harder to read."""
 
     definition: str
-    """With its module: Replica.ExpandIsr."""
+    """Module and name: Replica.ExpandIsr."""
     was: str
     becomes: str
 
@@ -38,11 +38,11 @@ class Edit:
 
     @property
     def name(self) -> str:
-        """The definition's, without its module."""
+        """The definition's name without its module."""
         return self.definition.partition(".")[2]
 
     def of(self, folder: str) -> str:
-        """The module with the change. Errors: ValueError unless the definition has the text exactly once."""
+        """The text of the changed module. Errors: ValueError unless the definition has the text `was` exactly once."""
         text = (SPEC / folder / f"{self.module}.tla").read_text()
         body = definitions_of(self.module, text)[self.name].body
         kept = text[body.begin : body.end]
@@ -60,9 +60,9 @@ class Switch:
     source: str
     story: str
     budget_s: float = 600
-    """Not to be caught within this time fails the build."""
+    """Time for TLC to find the violation; a switch that is not caught within it fails the build."""
     edit: Edit | None = None
-    """What it changes, where it is not among the bugs of the modules."""
+    """The change, if the switch is not among the `KnownBugs` of the modules."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ class Model:
     switches: tuple[Switch, ...] = ()
     budget_s: float = 900
     quick: bool = False
-    """Small enough for every run of the tests."""
+    """Whether the model is small enough for every run of the tests."""
     behaviours: int = 0
-    """More than 0: so many random behaviours are drawn, instead of all states being visited."""
+    """The number of random behaviours to draw; 0: visit all states instead."""
     covered: bool = True
-    """Whether actions are counted, which costs half of the time again."""
+    """Whether TLC counts actions (coverage), which takes half as much time again."""
     length: int = 120
-    """Of a drawn behaviour, in states."""
+    """The length of a random behaviour, in states."""
     workers: int = 1
-    """TLC's worker threads, where nothing else is asked for."""
+    """The default number of TLC's worker threads."""
 
     @property
     def path(self) -> Path:
@@ -130,7 +130,7 @@ class Case:
 
     @property
     def is_live(self) -> bool:
-        """Whether the switch breaks what must happen in the end: TLC does not say which such property breaks first."""
+        """Whether the switch breaks a liveness property: TLC does not report which of these breaks first."""
         kind = checked(self.model.text).get(self.expected_property)
         return kind == "PROPERTY" and "SPECIFICATION FairSpec" in self.model.text
 
@@ -140,19 +140,19 @@ class Case:
 
     @property
     def path(self) -> Path:
-        """The configuration's file; a switch's name says that a counterexample is expected, and of what. One that changes a
-        definition has its model's."""
+        """The configuration's file. A switch's file is named after the switch and the property that it breaks; a switch that
+        changes a definition has its model's file."""
         if not self.switch or self.switch.edit:
             return self.model.path
         return SPEC / self.model.folder / COUNTEREXAMPLES / f"{self.switch.name}Breaks{self.switch.violates}.cfg"
 
     def configuration(self) -> str:
-        """The configuration's text as TLC gets it."""
+        """The text of the configuration for TLC: of a switch with its one property alone."""
         text = self.with_all_promises()
         return only_property(text, self.switch.violates) if self.switch else text
 
     def with_all_promises(self) -> str:
-        """The model's configuration, in which the switch is on and nothing else is another."""
+        """The model's configuration, changed only in that the switch is on. Errors: ValueError if it has no line `Bugs = {}`."""
         text = self.model.text
         if not self.switch or self.switch.edit:
             return text
@@ -163,11 +163,11 @@ class Case:
 
     @property
     def workers(self) -> int:
-        """A switch has one: with several the trace need not be the shortest."""
+        """The default number of workers; 1 for a switch, because with more its trace need not be the shortest."""
         return 1 if self.switch else self.model.workers
 
     def job(self, workers: int | None = None, memory_mb: int = 3000) -> Job:
-        """The run of TLC, with the case's own workers where none are named. Only clean models need the coverage of actions."""
+        """The run of TLC; `workers` defaults to the case's own. Coverage of actions is for clean models only."""
         return Job(
             folder=SPEC / self.model.folder,
             module=self.model.module,
@@ -190,7 +190,7 @@ class Case:
         return ("-simulate", f"num={drawn}", "-depth", str(self.model.length), "-seed", "1") if drawn else ()
 
     def digest(self) -> str:
-        """Changes whenever a stored result no longer speaks of this case; what is only said in comments does not count."""
+        """A digest of everything that decides the result, without comments: a stored result with another digest is stale."""
         job = self.job()
         digest = hashlib.sha256(without_comments(job.configuration).encode())
         digest.update(repr((job.module, job.workers, job.coverage, job.options)).encode())
@@ -200,7 +200,7 @@ class Case:
 
 
 def without_comments(text: str) -> str:
-    """The lines of a module or a configuration that TLC acts by; their indentation counts in TLA+, so it stays."""
+    """The lines of a module or a configuration without comments and blank lines. Indentation is kept: TLA+ depends on it."""
     stripped = re.sub(r"\(\*.*?\*\)|\\\*.*", "", text)
     return "\n".join(line.rstrip() for line in stripped.splitlines() if line.strip())
 
@@ -227,7 +227,7 @@ def _named_in(text: str) -> tuple[str, ...]:
 
 
 def checked(text: str) -> dict[str, str]:
-    """What a configuration checks: name -> INVARIANT or PROPERTY."""
+    """The properties that a configuration checks: name -> INVARIANT or PROPERTY."""
     found: dict[str, str] = {}
     section = ""
     for word in re.sub(r"\\\*.*", "", text).split():
@@ -258,7 +258,7 @@ KEYWORDS = {
 
 
 def only_property(text: str, name: str) -> str:
-    """The configuration with this one promise left to be checked; it must be among those that the clean model keeps."""
+    """The configuration with this property alone. Errors: ValueError if the configuration does not check it."""
     kinds = checked(text)
     if name not in kinds:
         raise ValueError(f"{name} is not checked by the clean configuration: {', '.join(kinds)}")

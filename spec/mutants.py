@@ -1,17 +1,17 @@
 """Mutants of the specification: each differs from it in one place.
 
-| kind | what is changed | what has to notice |
+| kind | change | how it must be detected |
 | --- | --- | --- |
 | guard | a conjunct without primes becomes TRUE | a promise breaks: there are more behaviours |
-| alternative | a disjunct without primes becomes FALSE | as a guard where the disjunction is denied, else as an action |
+| alternative | a disjunct without primes becomes FALSE | as a guard if the disjunction is negated, else as an action |
 | reset | a primed variable keeps its value, or an entry of an EXCEPT is left out | a promise breaks |
 | comparison | < and <=, > and >= are exchanged | either |
 | count | + 1 or - 1 is left out | either |
 | bound | a log is cut one record later or earlier | either |
-| action | a step is never taken | a probe: liveness, refinement, or the coverage of steps |
+| action | a step is never taken | liveness, refinement, or the coverage of steps |
 
-Rationing of faults (`Spend`), names of steps, `UNCHANGED` and what only a switch changes are no rules of the protocol: they are
-not mutated.
+Limits on the number of faults (`Spend`), names of steps, `UNCHANGED` and the text of switches are no rules of the protocol: they
+are not mutated.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ MUTATED: dict[str, tuple[str, ...]] = {
     "groups": ("Groups",),
     "historical": ("ZooKeeper", "ZooKeeperController", "ZooKeeperBroker"),
 }
-"""The modules that say how a protocol behaves. Promises and histories are what judges the mutants."""
+"""The modules that define a protocol's behaviour. Modules of promises and histories are not mutated: they judge the mutants."""
 
 NO_RULES = (
     frozenset({"Init", "Spec", "FairSpec", "Fairness", "Next", "Step", "On", "Spend", "Symmetry", "View"})
     | {"MessageSpec", "LateSpec", "InitMessages", "InitHistory", "HistoryAfter", "MessageNext", "LateStep"}
     | {"MessageStep", "Shows", "KeepsPromises", "KnownBugs", "FirstAssignments", "LateView", "MayLose"}
 )
-"""Definitions that are not mutated: beginnings, the whole of it, the reader's, the environment's."""
+"""Definitions that are not mutated: initial states, whole specifications, names for readers, and the environment."""
 
 MOVED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=<": "<"}
 CUT = {"Prefix"}
-"""Operators whose second argument is where a log ends."""
+"""Operators whose second argument is the end of a log."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change: the place in the module's text, and what stands there instead."""
+    """One change: the place in the module's text, and the text that replaces it."""
 
     folder: str
     module: str
@@ -57,7 +57,7 @@ class Mutant:
     was: str
     becomes: str
     step: str = ""
-    """The step that the definition names."""
+    """The step that the definition records, if any."""
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class Mutant:
 
     @property
     def change(self) -> str:
-        """What was, and what is now, in one line."""
+        """The former and the new text, in one line."""
         was, becomes = (" ".join(text.split()) for text in (self.was, self.becomes))
         return f"{was} -> {becomes}"
 
@@ -84,7 +84,7 @@ def definitions_in(folder: str) -> dict[str, Definition]:
 
 
 def mutants_of(folder: str, behaviour: set[str]) -> list[Mutant]:
-    """All mutants of the definitions that the behaviour of some model of the folder rests on, in the order of the text."""
+    """The mutants of the definitions of a folder that are in `behaviour`, in the order of the text."""
     everywhere = {
         name: definition
         for path in (SPEC / folder).glob("*.tla")
@@ -100,7 +100,7 @@ def mutants_of(folder: str, behaviour: set[str]) -> list[Mutant]:
 
 
 def primed_names(definitions: dict[str, Definition]) -> set[str]:
-    """The definitions that say something of the next state, themselves or by others."""
+    """The definitions that describe the next state, directly or through others."""
     found = {name for name, definition in definitions.items() if definition.is_primed} | {"Step", "Spend"}
     while more := {name for name, it in definitions.items() if it.names & found} - found:
         found |= more
@@ -122,7 +122,7 @@ def _numbered(folder: str, definition: Definition, primed: set[str]) -> Iterator
 
 
 def _concerns_switches(definition: Definition, span: Span, kind: str) -> bool:
-    """Whether the place is a switch, or is looked at only with one on."""
+    """Whether the place is a switch, or is evaluated only with a switch on."""
     if kind == "action":
         return False
     text = definition.text
@@ -159,7 +159,7 @@ def _operands(definition: Definition, primed: set[str]) -> Iterator[Change]:
 
 
 def _is_junction(item: Item, items: list[Item], text: str) -> bool:
-    """Whether it is nothing but the conjunction or disjunction of its own operands, which are changed one at a time."""
+    """Whether an item is only a conjunction or disjunction of other items, which are mutated one at a time instead."""
     within = [
         other.span
         for other in items
@@ -191,7 +191,7 @@ def _resets(definition: Definition) -> Iterator[Change]:
 
 
 def _right_side(definition: Definition, position: int) -> Span:
-    """What a primed variable is equal to: up to the end of the innermost item that it stands in."""
+    """The right side of `variable' =`: up to the end of the innermost item that contains it."""
     begin = definition.tokens[position].at
     ends = [item.span.end for item in definition.items() if item.span.begin <= begin < item.span.end]
     if definition.tokens[position + 1].text in ("THEN", "ELSE"):

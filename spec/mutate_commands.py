@@ -1,4 +1,4 @@
-"""`tidegauge spec mutate`: what the models notice of changes to the specification."""
+"""`tidegauge spec mutate`: which changes to the specification the models detect."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Runs mutants of the specification against the models, smallest first, and keeps what came out.
+"""Runs mutants of the specification against the models, smallest first, and stores the results.
 
-A mutant is killed by a promise that breaks, by an expression that TLC cannot evaluate any more, or, where it only takes
-behaviours away, by a step that a model takes and does not take any more (the coverage in `results.json`). What is left has
-survived: `same` where each model has the same states and as many steps as without it, `wider` or `narrower` where not.
-Simulations kill, too, and say nothing of what they do not kill.
+A mutant is killed if a promise breaks, if TLC cannot evaluate an expression, or, where it only removes behaviours, if a model
+no longer takes a step that it takes without the mutant (the coverage in `results.json`). Every other mutant has survived: `same`
+if each model has as many states and transitions as without it, otherwise `wider` or `narrower`. A simulation may kill a mutant;
+a mutant that it does not kill has no result from it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ STORE = SPEC / "mutants.json"
 
 
 class MutantOutcome(StrEnum):
-    """What became of a mutant."""
+    """The result of running a mutant."""
 
     KILLED = "killed"
     REFUSED = "refused"
     """TLC cannot evaluate it: a value of the wrong kind, a function outside its domain, a variable without a value."""
     UNREACHED = "unreached"
-    """A model does not take a step any more that it takes without the mutant."""
+    """A model never takes a step that it takes without the mutant."""
     SAME = "same"
     WIDER = "wider"
     NARROWER = "narrower"
     UNFINISHED = "unfinished"
-    """Not killed, and no model was finished within its time."""
+    """Not killed, and TLC finished no model in time."""
     UNPARSABLE = "unparsable"
-    """No mutant: SANY refuses it."""
+    """SANY refuses the text, so it does not count as a mutant."""
 
 
 LATE = (Verdict.OUT_OF_TIME, Verdict.OUT_OF_MEMORY)
@@ -51,24 +51,24 @@ SURVIVED = (MutantOutcome.SAME, MutantOutcome.WIDER, MutantOutcome.NARROWER, Mut
 
 @dataclass(frozen=True)
 class Row:
-    """What is kept of one mutant."""
+    """The stored result of one mutant."""
 
     mutant: str
     kind: str
     outcome: str
     change: str = ""
-    """What was, and what is now; nothing where a whole step is taken away."""
+    """The former and the new text; empty where a whole step is removed."""
     by: str = ""
-    """The promise that broke, or the step that is not taken."""
+    """The promise that broke, or the step that is no longer taken."""
     model: str = ""
     """The model that killed it."""
     distinct: int = 0
     depth: int = 0
-    """States that TLC had found then, and the length of the shortest trace."""
+    """The length of the shortest trace; `distinct` is the number of states that TLC had found by then."""
     models: tuple[str, ...] = ()
-    """Of a survivor: the models that it was run against."""
+    """For a survivor, the models in which it ran to the end."""
     out_of_time: tuple[str, ...] = ()
-    """Of a survivor: the models that were not finished."""
+    """For a survivor, the models that TLC did not finish."""
     seconds: float = 0.0
     fingerprint: str = ""
 
@@ -77,7 +77,7 @@ class Row:
         return self.outcome in SURVIVED
 
 
-# ---- what a model rests on
+# ---- the definitions that a model uses
 
 
 @cache
@@ -91,7 +91,7 @@ def definitions_for(model: Model) -> dict[str, Definition]:
 
 @cache
 def configured(model: Model) -> tuple[set[str], dict[str, str]]:
-    """What a configuration names apart from its promises, and which definitions it puts in the place of others."""
+    """The names that a configuration uses apart from its promises, and its replacements: definition -> the one instead."""
     instead: dict[str, str] = {}
     names: set[str] = set()
     section = ""
@@ -109,14 +109,14 @@ def configured(model: Model) -> tuple[set[str], dict[str, str]]:
 
 @cache
 def behaviour(model: Model) -> frozenset[str]:
-    """The definitions that a model's states and steps rest on."""
+    """The names of the definitions that a model's states and steps use."""
     names, instead = configured(model)
     return frozenset(reached(names, definitions_for(model), instead))
 
 
 @cache
 def actions_by(model: Model, definition: str) -> frozenset[str]:
-    """The steps of a model that rest on a definition."""
+    """The steps of a model that use a definition."""
     _, instead = configured(model)
     known = definitions_for(model)
     return frozenset(
@@ -128,7 +128,7 @@ def actions_by(model: Model, definition: str) -> frozenset[str]:
 
 @cache
 def foundation(model: Model, promise: str) -> str:
-    """The text that a verdict rests on: behaviour, configuration and this promise, or all."""
+    """A digest of the text that decides a verdict: behaviour, configuration, and this promise, or all if it is no definition."""
     names, instead = configured(model)
     promises = {promise} if promise in definitions_for(model) else set(checked(model.text))
     known = definitions_for(model)
@@ -139,7 +139,7 @@ def foundation(model: Model, promise: str) -> str:
 
 
 def fingerprint(mutant: Mutant, models: tuple[str, ...], promise: str) -> str:
-    """Changes whenever a stored row no longer speaks of this mutant and these models."""
+    """A digest of the mutant and of the text that decides its verdict in these models: a row with another one is stale."""
     known = {model.name: model for model in MODELS}
     foundations = [foundation(known[name], promise) for name in models if name in known]
     place = f"{mutant.name} {mutant.change}"
@@ -163,7 +163,7 @@ def all_mutants() -> dict[str, Mutant]:
 
 
 def models_for(mutant: Mutant, largest_s: float) -> list[Model]:
-    """The models in which some step that rests on the mutated definition is taken, the cheapest first."""
+    """The models that take a step which uses the mutated definition, the cheapest first."""
     results = load_results()
     found: list[tuple[float, Model]] = []
     for model in MODELS:
@@ -174,7 +174,7 @@ def models_for(mutant: Mutant, largest_s: float) -> list[Model]:
             continue
         actions = actions_by(model, mutant.definition)
         taken = {name for name, count in result.coverage.items() if count} if result.coverage else actions
-        # What chooses between steps, as the message grain's ProposalStep, is within no step.
+        # A definition that chooses between steps, such as `ProposalStep` of `Messages.tla`, is in no step.
         if mutant.definition in behaviour(model) and (actions & taken or not actions):
             found.append((result.cpu_seconds, model))
     return [model for _, model in sorted(found, key=lambda pair: pair[0])]
@@ -185,20 +185,18 @@ def models_for(mutant: Mutant, largest_s: float) -> list[Model]:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a mutant may take, one model of it, and how dear a model may be without a mutant."""
+    """Limits of a mutant's time, of one run of TLC, and of a model's CPU time without mutants (`largest_s`)."""
 
     mutant_s: float = 240.0
     model_s: float = 90.0
     largest_s: float = 40.0
     memory_mb: int = 2000
     states: int = 1_000_000
-    """Of one mutant in one model, where many are judged in one run."""
+    """The largest number of states of one mutant in one model, where one run judges many mutants."""
 
 
 def judge(mutant: Mutant, limits: Limits, before: Row | None = None) -> Row:
-    """Runs one mutant until something kills it; first against the model that did so before, and not again against those
-    that it has survived.
-    """
+    """Run one mutant until a model kills it: first in the model that killed it before, and not in models that it has survived."""
     models = models_for(mutant, limits.largest_s)
     if mutant.kind == "action":
         taken = [model for model in models if load_results()[model.name].coverage.get(mutant.step)]
@@ -232,7 +230,7 @@ def judge(mutant: Mutant, limits: Limits, before: Row | None = None) -> Row:
 
 
 def merged(*outcomes: str) -> MutantOutcome:
-    """What several models together say of a survivor."""
+    """The outcome of a survivor from its outcomes in several models."""
     ranks = (MutantOutcome.WIDER, MutantOutcome.NARROWER, MutantOutcome.SAME, MutantOutcome.UNFINISHED)
     return next(rank for rank in ranks if rank in outcomes)
 
@@ -245,14 +243,14 @@ def run(mutant: Mutant, model: Model, limits: Limits, coverage: bool = False) ->
 
 
 def row_of(mutant: Mutant, result: MutantOutcome, by: str = "", models: tuple[str, ...] = ()) -> Row:
-    """A row with this outcome; the models that it rests on are still to be named."""
+    """A row with this outcome, without model, numbers and fingerprint."""
     return Row(
         mutant.name, mutant.kind, str(result), mutant.change if mutant.kind != "action" else "", by, models=models
     )
 
 
 def settled_by(mutant: Mutant, model: Model, outcome: Outcome, spent: float) -> Row | None:
-    """A row, if this run settles it."""
+    """The mutant's row, or None if it survived this run. Errors: RuntimeError if TLC did not judge."""
     if outcome.verdict == Verdict.VIOLATED:
         row = row_of(mutant, MutantOutcome.KILLED, _promise(model, outcome))
         row = replace(row, model=model.name, distinct=outcome.distinct, depth=len(outcome.trace))
@@ -268,7 +266,7 @@ def settled_by(mutant: Mutant, model: Model, outcome: Outcome, spent: float) -> 
 
 
 def _promise(model: Model, outcome: Outcome) -> str:
-    """The promise's name; TLC names no temporal property, and action properties by their place."""
+    """The broken promise's name. TLC does not name temporal properties, and names action properties by their place."""
     if outcome.violated in checked(model.text):
         return outcome.violated
     properties = [name for name, kind in checked(model.text).items() if kind == "PROPERTY"]
@@ -296,7 +294,7 @@ def _difference(model: Model, outcome: Outcome) -> MutantOutcome:
 
 
 def _judge_coverage(mutant: Mutant, models: list[Model], limits: Limits, spent: float) -> Row | None:
-    """Whether a model does not take a step any more that it takes without the mutant."""
+    """The row of a mutant with which one of the models no longer takes a step; None if there is none."""
     results = load_results()
     for model in models:
         if not results[model.name].coverage:
@@ -315,7 +313,7 @@ def _judge_coverage(mutant: Mutant, models: list[Model], limits: Limits, spent: 
     return None
 
 
-# ---- what is kept
+# ---- stored rows
 
 
 def load(path: Path = STORE) -> dict[str, Row]:
@@ -331,7 +329,7 @@ def _read(row: dict[str, Any]) -> Row:
 
 
 def store(*new: Row, path: Path = STORE) -> None:
-    """Puts rows in; several runs may share the file."""
+    """Add or replace rows; several processes may write the file at a time."""
     with (path.parent / ".mutants.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         rows = load(path) | {row.mutant: row for row in new}
@@ -344,14 +342,14 @@ def store(*new: Row, path: Path = STORE) -> None:
 
 
 def is_fresh(mutant: Mutant, row: Row) -> bool:
-    """Whether what is stored still speaks of the present text."""
+    """Whether a stored row was measured with the present text."""
     models = row.models + row.out_of_time or ((row.model,) if row.model else ())
     promise = row.by if row.outcome == MutantOutcome.KILLED else ""
     return row.outcome == MutantOutcome.UNPARSABLE or row.fingerprint == fingerprint(mutant, models, promise)
 
 
 def is_current(mutant: Mutant, row: Row | None, largest_s: float) -> bool:
-    """Whether a run with this limit would find nothing that is not stored. What has grown beyond a limit of states is stored."""
+    """Whether a run with this limit would add nothing to the row. A model that reached the limit of states counts as run."""
     is_begun = row and (row.outcome != MutantOutcome.UNFINISHED or row.out_of_time)
     if not row or not is_begun or not is_fresh(mutant, row):
         return False
@@ -359,16 +357,17 @@ def is_current(mutant: Mutant, row: Row | None, largest_s: float) -> bool:
 
 
 SETTLED_S = 9.0
-"""A survivor is read once it has met all models of up to so many CPU seconds, or has outgrown them; until then it is open."""
+"""A survivor needs a reason (`survivors.py`) once all models of up to so many CPU seconds have run, or reached a limit of states.
+Until then it is open."""
 
 
 def is_open(mutant: Mutant, row: Row) -> bool:
-    """Whether a mutant has survived so far, and has not met all models that it is to meet."""
+    """Whether a mutant has survived so far, and some model of up to SETTLED_S is still to be run."""
     return row.survived and not is_current(mutant, row, SETTLED_S)
 
 
 def waiting(names: list[str] | None, again: bool, largest_s: float) -> Iterator[Mutant]:
-    """The mutants that are to be run: of these modules or names, or all; not those whose stored row is current."""
+    """The mutants to run, of these modules or names, or of all; with `again` also those with a current row."""
     stored = load()
     for name, mutant in all_mutants().items():
         chosen = not names or any(name == wanted or name.startswith(f"{wanted}.") for wanted in names)

@@ -1,7 +1,7 @@
-"""Each run of TLC is the one task of a Spark job. It is sent TLC's jar and the texts of its modules; the worker has Java.
+"""Runs TLC on Spark: each run is a job with one task. Spark sends it TLC's jar and the modules' texts; the worker must have Java.
 
-An outcome is a function of its task, so retries, speculative copies and lost executors cost time and change no result. Jobs are
-submitted side by side and Spark queues them, so each result is here as soon as it is found, and can be stored.
+An outcome depends on its task alone, so retries, speculative copies and lost executors cost time and change no result. Jobs are
+submitted from several threads and Spark queues them, so each result arrives, and can be stored, as soon as it is found.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spec.checker import Job, Outcome, Verdict
 from spec.engine import Engine, Item, Result
 
 MOST_AT_ONCE = 256
-"""Jobs that wait for Spark at one time, each with a thread here."""
+"""The largest number of jobs submitted at one time; each has a thread in this process."""
 
 
 class SparkEngine(Engine):
@@ -56,14 +56,14 @@ class SparkEngine(Engine):
                 yield item_of[done], done.result()
 
     def _end(self, futures: Iterable[Future[Result]]) -> None:
-        """Start nothing more, and end the tasks that run: those of a loop that was left early."""
+        """Cancel the jobs that have not started and those that run, when a loop is left early."""
         waiting = [future for future in futures if not future.cancel() and not future.done()]
         if waiting:
             self._context.cancelAllJobs()
 
 
 def run_in_task(job: Job, jar: str) -> Outcome:
-    """On a worker: TLC's outcome. What the worker lacks is said with its name."""
+    """TLC's outcome, on a worker. The reason of a missing Java or jar names the worker."""
     from pyspark import SparkFiles
 
     outcome = checker.check(job, Path(SparkFiles.get(jar)))

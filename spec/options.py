@@ -31,7 +31,7 @@ Conf = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A se
 
 
 def engine_of(name: EngineName, master: str, terms: list[str] | None) -> Engine:
-    """Errors: BadParameter; SparkFailure."""
+    """The engine of this name; `terms` are settings of Spark, NAME=VALUE. Errors: BadParameter; SparkFailure."""
     if name is EngineName.LOCAL:
         if master or terms:
             raise typer.BadParameter("--master and --conf are Spark's: --engine spark", param_hint="--engine")
@@ -50,7 +50,7 @@ def engine_of(name: EngineName, master: str, terms: list[str] | None) -> Engine:
 
 @contextmanager
 def one_line_where_spark_fails(as_json: bool) -> Generator[None]:
-    """Errors: Exit, by the code of a missing checker."""
+    """Report a failure of Spark in one line. Errors: Exit 3, the code of a missing checker."""
     from linearizability.pipeline.spark_session import SparkFailure
 
     try:
@@ -62,7 +62,7 @@ def one_line_where_spark_fails(as_json: bool) -> Generator[None]:
 
 
 def case_named(name: str) -> Case:
-    """A model or a switch. Errors: BadParameter."""
+    """The model or switch of this name. Errors: BadParameter."""
     from spec.catalogue import all_cases
 
     cases = all_cases()

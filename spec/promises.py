@@ -1,8 +1,8 @@
-"""What each promise speaks of, and in which models there is such a state: a promise that is never asked holds for no reason.
+"""Finds the models in which each promise is tested: a promise whose antecedent is true in no state holds vacuously.
 
-`REACHED` says of each promise what has to be so, in some state, for the promise to mean anything there. Each model is searched
-until all of its promises have been asked, or to its end; `tidegauge spec reach --record` stores what was found. What breaks each
-promise is in the catalogue: its switches.
+`REACHED` has for each promise a condition on a state in which it is tested, or *asked*. Each model is searched until all of its
+promises have been asked, or to its end; `tidegauge spec reach --record` stores the result. The switches that break a promise are
+in the catalogue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spec.models import SPEC, Case, Model, checked, modules_of, without_comments
 
 STORE = SPEC / "promises.json"
 ALWAYS = "TRUE"
-"""Of promises that speak of every state, or of what must happen in the end."""
+"""The condition of a promise that every state tests."""
 
 REACHED: dict[str, dict[str, str]] = {
     "replication": {
@@ -161,15 +161,15 @@ REACHED: dict[str, dict[str, str]] = {
         "BrokersFollowTheState": r"\E b \in state.replicas : role[b].leaderEpoch # state.leaderEpoch",
     },
 }
-"""Book -> promise -> when it is asked."""
+"""Book -> promise -> the condition on a state that asks it."""
 
 NOT_SEEN: dict[tuple[str, str], str] = {}
-"""Promises that no stored search has seen asked, and what is known of that."""
+"""(book, promise) that no stored search has asked -> the reason."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Which promises of a model are asked in it, and how many states it took to see that."""
+    """The promises of a model that some state asks, those that none does, and the number of states searched."""
 
     model: str
     reached: tuple[str, ...]
@@ -181,7 +181,7 @@ class Reach:
 
 
 def probes(model: Model) -> dict[str, str]:
-    """The model's promises, and when each is asked."""
+    """The model's promises, each with the condition on a state that asks it."""
     return {name: REACHED[model.folder][name] for name in checked(model.text)}
 
 
@@ -199,13 +199,13 @@ def probe_module(model: Model) -> str:
 
 
 def digest(model: Model) -> str:
-    """Changes whenever what is stored no longer speaks of this model."""
+    """A digest of everything that decides the result: a stored row with another digest is stale."""
     texts = [without_comments(path.read_text()) for path in modules_of(SPEC / model.folder, model.module)]
     return hashlib.sha256("\n".join([*texts, model.text, probe_module(model)]).encode()).hexdigest()[:12]
 
 
 def reach(model: Model, budget_s: float = 300, memory_mb: int = 2000) -> Reach:
-    """Searches a model for states in which its promises are asked. Errors: RuntimeError if it cannot be judged."""
+    """Search a model for states in which its promises are asked. Errors: RuntimeError if TLC fails."""
     text = re.sub(r"^(INVARIANTS?|PROPERT(Y|IES))\n(  .*\n?)*", "", model.text, flags=re.M)
     job = Case(model).job(workers=1, memory_mb=memory_mb)
     job = replace(job, module="Reach", modules={"Reach": probe_module(model)}, jvm=SHORT_RUN, coverage=False)
@@ -239,6 +239,6 @@ def _read(row: dict[str, Any]) -> Reach:
 
 
 def store(row: Reach, path: Path = STORE) -> None:
-    """Puts one row in."""
+    """Add or replace one row."""
     rows = load(path) | {row.model: row}
     path.write_text("[\n" + ",\n".join(json.dumps(asdict(each)) for each in rows.values()) + "\n]\n")

@@ -1,4 +1,4 @@
-"""PROMISES.md (what breaks each promise, and where it is asked) and MUTANTS.md (what the models notice of changes)."""
+"""PROMISES.md (switches that break each promise, models that ask it) and MUTANTS.md (changes that the models detect)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ of them keeps all promises.
 
 
 def promises_page() -> str:
-    """Each promise of each book, with its switches and the models in which it is asked."""
+    """PROMISES.md: each promise of each book, with its switches and the models in which it is asked."""
     results, reached = load(), promises.load()
     lines = [PROMISES_HEAD]
     for folder, asked in promises.REACHED.items():
@@ -56,7 +56,7 @@ def promises_page() -> str:
 
 
 def unread_survivors() -> list[str]:
-    """Mutants that have met all models of up to `mutation.SETTLED_S`, that none of them noticed, and that no reason speaks of."""
+    """Survivors of all models of up to `mutation.SETTLED_S` for which no reason is known."""
     every, rows = mutation.all_mutants(), mutation.load()
     return [
         name
@@ -66,7 +66,7 @@ def unread_survivors() -> list[str]:
 
 
 def mutants_page() -> str:
-    """How many mutants of each module were run, what killed them, and why the others live."""
+    """MUTANTS.md: the numbers of mutants by module and outcome, the promises that killed them, and survivors' reasons."""
     rows, every, unread_ones = mutation.load(), mutation.all_mutants(), {*unread_survivors()}
     open_ones = {name for name, row in rows.items() if mutation.is_open(every[name], row)}
     lines = [MUTANTS_HEAD + "| module | mutants | run | killed | refused | unreached | survived | unread | open |"]

@@ -1,9 +1,9 @@
-"""The pure rules of the broker that carry a contract, and what is known of each.
+"""Finds the broker's pure rules with a contract, and checks each with CrossHair.
 
-A rule is a function of `reference/` (or a bounded form of one, in `bounded.py`) whose docstring holds `pre:` and `post:`
-lines; they are found, not listed. A rule over plain numbers and truths must be *confirmed*: CrossHair walks all of
-its paths. A rule over lists or functions has more paths than there is time: it is *searched* for a counterexample, and
-its bounded form is confirmed instead.
+A rule is a function of `reference/` (or a bounded form of one, in `bounded.py`) whose docstring has `pre:` and `post:` lines.
+The sources are searched for them; there is no list. A rule over numbers, booleans and strings must be *confirmed*: CrossHair
+explores all of its paths. A rule over lists or functions has too many paths: it is *searched* for a counterexample, and its
+bounded form is confirmed instead.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SECONDS_A_SEARCH = 5
 
 
 class Knowledge(StrEnum):
-    """What is known of a rule, from the best to the worst; the worst of its conditions counts."""
+    """The result of checking a rule, from the best to the worst; that of its worst condition."""
 
     CONFIRMED = "confirmed"
-    """Holds on all paths."""
+    """Every condition holds on all paths."""
     SEARCHED = "searched"
-    """No counterexample was found in the time that there was."""
+    """No counterexample was found in time."""
     REFUTED = "refuted"
     """A counterexample was found, or the contract cannot be read."""
 
@@ -53,13 +53,13 @@ class PureRule:
     summary: str
     pre: tuple[str, ...]
     post: tuple[str, ...]
-    """Empty where the contract is prose: then a bounded form has to say it exactly."""
+    """Empty if the contract is prose: then a bounded form must state it as expressions."""
     is_scalar: bool
-    """All that it takes is numbers, truths and words: it must be confirmed."""
+    """Whether all parameters are numbers, booleans, strings or members of an enumeration: such a rule must be confirmed."""
     lines: tuple[int, int]
-    """Where it stands in its file."""
+    """Its first and last line in the file."""
     calls: tuple[str, ...] = ()
-    """Rules of the reference that it is a bounded form of."""
+    """For a bounded form, the rules of the reference that it calls."""
 
     @property
     def path(self) -> Path:
@@ -74,7 +74,7 @@ class PureRule:
         return getattr(importlib.import_module(self.module), self.name)
 
     def evaluate(self, arguments: dict[str, Any]) -> bool | None:
-        """Whether the contract holds for these arguments; None where they are not admitted."""
+        """Whether the contract holds for these arguments; None if they violate a precondition."""
         scope = dict(vars(importlib.import_module(self.module))) | arguments
         if not all(eval(condition, scope) for condition in self.pre):
             return None
@@ -85,7 +85,7 @@ class PureRule:
 
 @dataclass(frozen=True)
 class Finding:
-    """What CrossHair said of one rule."""
+    """CrossHair's result for one rule."""
 
     rule: str
     knowledge: str
@@ -158,7 +158,7 @@ def _is_scalar(module: str, name: str) -> bool:
 
 
 def confirm(rules: Sequence[PureRule], seconds_a_condition: float = SECONDS_A_CONDITION) -> list[Finding]:
-    """Each rule's finding, by CrossHair. What takes lists or functions is never confirmed, so that little time is spent on it."""
+    """CrossHair's finding for each rule. A rule over lists or functions is never confirmed, so it gets little time."""
     plain = [rule for rule in rules if rule.is_scalar]
     general = [rule for rule in rules if not rule.is_scalar]
     said = _crosshair(plain, seconds_a_condition) + _crosshair(general, min(seconds_a_condition, SECONDS_A_SEARCH))
@@ -166,7 +166,7 @@ def confirm(rules: Sequence[PureRule], seconds_a_condition: float = SECONDS_A_CO
 
 
 def _crosshair(rules: Sequence[PureRule], seconds_a_condition: float) -> str:
-    """What one run of CrossHair says; nothing when it does not end, which confirms nothing."""
+    """The output of one run of CrossHair; "" if it did not end in time, which confirms nothing."""
     titles = [rule.title for rule in rules if rule.post]
     if not titles:
         return ""
@@ -184,7 +184,7 @@ MESSAGE = re.compile(r"^(.+?\.py):(\d+): (\w+): (.*)$", re.M)
 
 
 def judge(rule: PureRule, output: str) -> Finding:
-    """What CrossHair's output says of one rule; silence about a condition is not consent."""
+    """A rule's finding by CrossHair's output. A condition that the output does not mention is not confirmed."""
     if not rule.post:
         return Finding(rule.title, Knowledge.SEARCHED, "its contract is prose")
     first, last = rule.lines
@@ -240,14 +240,14 @@ def load() -> dict[str, Finding]:
 
 
 def record(findings: Iterable[Finding]) -> None:
-    """Store them, and write PURE_RULES.md."""
+    """Store the findings, and write PURE_RULES.md."""
     rows = [json.dumps(asdict(finding)) for finding in findings]
     STORE.write_text("[\n" + ",\n".join(rows) + "\n]\n")
     (SPEC / "PURE_RULES.md").write_text(page(load()))
 
 
 def confirm_all(seconds_a_condition: float = SECONDS_A_CONDITION) -> tuple[list[PureRule], list[Finding], float]:
-    """Find, confirm, and say how long it took (seconds)."""
+    """All rules, their findings, and the time in seconds."""
     start = time.monotonic()
     rules = find_rules()
     return rules, confirm(rules, seconds_a_condition), time.monotonic() - start

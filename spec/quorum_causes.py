@@ -1,4 +1,4 @@
-"""What a voter's step needs of other voters, so that what each of them wrote can be put in one order (`merging.py`)."""
+"""The causes of a voter's step on other voters, so that the rows of all voters can be merged into one order (`merging.py`)."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Any
 from spec.cluster_trace import Row
 
 NodeEpoch = tuple[int, int]
-"""An epoch, and a member in it."""
+"""(epoch, voter)."""
 
 
 class QuorumCauses:
-    """The rows of the quorum so far."""
+    """The facts in the quorum's rows so far that may be causes of other rows."""
 
     def __init__(self) -> None:
         self._majority = 1
         self._epochs: dict[int, int] = {}
         self._candidates: set[NodeEpoch] = set()
         self._votes: dict[NodeEpoch, set[int]] = {}
-        """Who voted for a candidate, itself included."""
+        """(epoch, candidate) -> its voters, itself included."""
         self._leaders: set[NodeEpoch] = set()
         self._ends: dict[NodeEpoch, int] = {}
         self._marks: dict[NodeEpoch, int] = {}
         self._own_marks: dict[int, int] = {}
 
     def is_caused(self, row: Row) -> bool:
-        """Whether all causes of the row are there."""
+        """Whether all causes of the row are in the order."""
         needs = _NEEDS.get(row["action"])
         return needs is None or needs(self, row)
 
     def take(self, row: Row) -> None:
-        """A row has its place in the order."""
+        """Note the facts of a row that is now in the order."""
         node, action = row["node"], row["action"]
         node_epoch = row["epoch"], node
         self._majority = len(row["voters"]) // 2 + 1 if "voters" in row else self._majority
@@ -72,4 +72,4 @@ _NEEDS: dict[str, Callable[[QuorumCauses, dict[str, Any]], bool]] = {
     "AnswerFetch": QuorumCauses.has_follower,
     "ApplyFetch": QuorumCauses.has_answer,
 }
-"""Pre-votes need no cause: the receiver traces them."""
+"""Step -> whether its causes are in the order. A pre-vote needs none: the candidate, which receives it, traces it."""

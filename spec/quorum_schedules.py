@@ -1,9 +1,9 @@
 """Behaviours of the metadata quorum as schedules with scripts for three simulated voters.
 
-As in `fault_schedules.py`, the reference stops in a counterexample at the latest at the step that the switch allows. One
-difference from the specification: a leader of the reference, as of Apache Kafka, begins its epoch with a record of its own.
-So the first AppendRecord of an epoch comes with BecomeLeader, and an epoch without one has a record that the specification's
-does not have.
+As in `fault_schedules.py`, the reference stops in a counterexample, at the latest, at the step that only the switch allows. It
+differs from the specification in one point: a leader of the reference, like Apache Kafka's, begins its epoch with a record. So
+the first AppendRecord of an epoch happens together with BecomeLeader. If the behaviour has none in that epoch, the reference's
+log has one record more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROPERTIES = {
     "metadata.max.idle.interval.ms": "0",
     "broker.session.timeout.ms": "5000",
 }
-"""Timers are longer than a script, a response carries one record, and no record is written that the script does not have."""
+"""Settings under which no timer expires during a script, a response carries one record, and only the script writes records."""
 
 MUTANT_OF: dict[str, str] = {
     "CommitEarlierEpoch": "old-epoch-committed",
@@ -35,13 +35,13 @@ MUTANT_OF: dict[str, str] = {
 """Switch -> the mutant with the same bug (linearizability/mutants)."""
 
 ACTED_ON = frozenset({"GrantPreVote", "GrantVote"})
-"""Steps of the voter that the specification calls `from`, with another one; of the others it is `to`, if one is named."""
+"""Steps that the voter `from` takes, concerning `to`. All other steps with a `to` are taken by `to`."""
 
 Event = Mapping[str, Any]
 
 
 def quorum_events(behaviour: Sequence[TraceStep]) -> list[dict[str, Any]]:
-    """The steps, with voters by number; the first names them all."""
+    """The steps of a behaviour, with voters by number; the first event lists the voters."""
     initial: Any = behaviour[0].state
     numbers = {name: number for number, name in enumerate(sorted(initial["log"]), 1)}
     steps: list[Any] = [step.state["step"] for step in behaviour[1:]]

@@ -1,16 +1,16 @@
 """The metadata quorum's trace as the module TraceQuorum reads it.
 
-A trace of the quorum is a file of JSON lines. The first begins it, before any voter has an epoch or a record; each other is a
-step of `spec/quorum/Quorum.tla`, with what the voter `node` then says of itself:
+A trace of the quorum is a file of JSON lines. The first is Begin, before any voter has an epoch or a record; each other is a
+step of `spec/quorum/Quorum.tla`, with the state of the voter `node` after it:
 
     {"action": "Begin", "voters": [1, 2, 3]}
     {"action": "GrantVote", "node": 2, "from": 2, "to": 1, "epoch": 1, "leo": 0, "lastEpoch": 0, "highWatermark": 0}
     {"action": "AnswerFetch", "node": 1, "from": 3, "to": 1, "end": 4, "epoch": 1, "leo": 5, "lastEpoch": 1, "highWatermark": 4}
 
-`from` and `to` are as in the specification, `end` is the log end offset of a fetch, and an ApplyFetch that brings a
-whole snapshot says `"snapshot": true`. LeaveEpoch is a step of `LateQuorum`: who led an epoch goes on to the next one.
+`from` and `to` are as in the specification, `end` is the log end offset of a fetch, and an ApplyFetch of a whole snapshot has
+`"snapshot": true`. LeaveEpoch is a step of `LateQuorum`: the leader of an epoch moves to the next epoch.
 
-Observers trace the same steps. They decide nothing, and a trace leaves them out.
+Observers trace the same steps; a trace leaves them out, because observers decide nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BORROWED = {"RunLengthLog": "replication/RunLengthLog.tla"}
 """Modules of other folders that this one needs."""
 
 STATE = ("epoch", "leo", "lastEpoch", "highWatermark")
-"""What a voter says of itself with each step."""
+"""The state of the voter, in each row."""
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "BecomeProspective": (),
@@ -43,7 +43,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "AdvanceHighWatermark": (),
     "Restart": (),
 }
-"""What each step must carry beside that."""
+"""Step -> its further fields, all required."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class QuorumTrace:
 def quorum_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
     """The trace of the quorum among the rows of a cluster.
 
-    There is none where a voter had an epoch before its first traced step, nor where the voters are in the log (KIP-853): that is
-    a trace of another form (`changing_voters_trace.py`).
+    Empty if a voter had an epoch before its first row, or if the voters are in the log (KIP-853): such a trace has another form
+    (`changing_voters_trace.py`).
     """
     own = [row for row in rows if row.get("partition") == METADATA]
     voters = next((row["voters"] for row in own if begins_incarnation(row) and "voters" in row), ())
@@ -80,7 +80,7 @@ def quorum_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
 
 
 def trace_of(rows: Sequence[Event], name: str) -> QuorumTrace:
-    """A quorum's rows. Errors: TraceError."""
+    """The trace of a quorum's rows. Errors: TraceError."""
     try:
         voters = tuple(int(voter) for voter in rows[0]["voters"])
     except (TypeError, ValueError) as error:
@@ -102,7 +102,7 @@ def _voter(number: int) -> str:
 
 
 def event_of(event: Event) -> str:
-    """One event, as the module reads it."""
+    """One event as a TLA+ record."""
     action = event["action"]
     fields = {"action": f'"{action}"', "node": _voter(event["node"])}
     fields |= {name: str(event[name]) if name == "end" else _voter(event[name]) for name in ARGUMENTS[action]}
@@ -119,10 +119,10 @@ INSTEAD = {
     "Ends": "RunEnds",
     "StillAsked": "AllAsked",
 }
-"""Run-length logs, late votes: operators, and what is put in their place."""
+"""Operator -> the operator that replaces it, for run-length logs and late votes."""
 
 RATIONS = ("Records = 0", "Epochs = 0", "Crashes = 0", "RecordSteps = FALSE", "Bugs = {}")
-"""Of what traces are not rationed in."""
+"""Constants that limit models, and do not limit traces."""
 
 
 def modules(traces: Sequence[QuorumTrace], deadlock: bool) -> tuple[str, str]:

@@ -29,14 +29,14 @@ PATHS: dict[str, tuple[str, str]] = {
     "Acknowledge": ("leader", "client"),
     "Consume": ("broker", "client"),
 }
-"""Sender and receiver of a step's message; every other step happens at one place."""
+"""Step -> sender and receiver of its message; all other steps have one node."""
 
 FIXED = {"controller", "client"}
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """One step of the diagram; `source` and `target` are the same for what happens at one place."""
+    """One step of the diagram; `source` equals `target` for a step of one node."""
 
     source: str
     target: str
@@ -44,7 +44,7 @@ class Arrow:
 
 
 def steps_text(trace: Sequence[TraceStep]) -> str:
-    """One paragraph a step: its number, its name with arguments, and what it changed."""
+    """One paragraph for each step: its number, its name with arguments, and the changes to the state."""
     lines: list[str] = []
     for before, step in zip((None, *trace), trace, strict=False):
         lines.append(f"{step.number:>3}  {title(step)}")
@@ -66,7 +66,7 @@ UNINTERESTING = {"step", "faults", "published"}
 
 
 def changes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """`log[b2]: <> becomes <1:1>` for each part of the state that is another."""
+    """A line such as `log[b2]: <> becomes <1@1>` for each part of the state that differs."""
     found: list[str] = []
     for name in sorted(after) if before else ():
         if name not in UNINTERESTING:
@@ -83,7 +83,7 @@ def _differences(path: str, old: Any, new: Any) -> list[str]:
 
 
 def show(value: Any) -> str:
-    """A value in few characters: records of a log as `number@epoch`."""
+    """A short text of a value: a record of a log is `number@epoch`."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
@@ -101,7 +101,7 @@ def show(value: Any) -> str:
 
 
 def arrows(trace: Sequence[TraceStep]) -> tuple[list[str], list[Arrow]]:
-    """The lifelines, and the steps between them."""
+    """The nodes of the diagram in their order, and an arrow for each step."""
     drawn: list[Arrow] = []
     for step in trace[1:]:
         recorded: Any = step.state.get("step") or {}
@@ -177,7 +177,7 @@ STEP, COLUMN, TOP = 34, 190, 50
 
 
 def diagram_svg(trace: Sequence[TraceStep], heading: str) -> str:
-    """The same as one SVG picture."""
+    """The diagram as one SVG picture."""
     places, drawn = arrows(trace)
     x = {place: index * COLUMN + COLUMN // 2 for index, place in enumerate(places)}
     width, height = COLUMN * len(places) + 160, TOP + STEP * (len(drawn) + 2)

@@ -16,7 +16,7 @@ CONTROLLER = "controller"
 CONTROLLERS = {action.name for action in ACTIONS if action.actor == CONTROLLER}
 ARGUMENTS = {action.name: action.trace_arguments for action in ACTIONS}
 NO_BROKER_EPOCH = -1
-"""No broker epoch."""
+"""The value where a row has no broker epoch."""
 STATE_FIELDS = ("leo", "hw", "leaderEpoch")
 
 
@@ -30,11 +30,11 @@ class Trace:
     first: dict[str, Any]
     events: tuple[Event, ...]
     logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, list[tuple[int, int]]])
-    """Runs of one epoch and the offset at which each ends; a broker that is not named has none."""
+    """Broker -> runs (leader epoch, end offset) of its first log; a broker without an entry has an empty log."""
     high_watermarks: dict[int, int] = field(default_factory=dict[int, int])
     fenced: tuple[int, ...] = ()
     unseen: tuple[int, ...] = ()
-    """Brokers that trace nothing: what they did is searched for."""
+    """Brokers that trace nothing: TLC searches for their steps."""
 
     book = "replication"
 
@@ -45,7 +45,7 @@ class Trace:
 
 
 def trace_of(rows: Sequence[Event], name: str) -> Trace:
-    """A partition's rows. Errors: TraceError."""
+    """The trace of a partition's rows. Errors: TraceError."""
     for number, row in enumerate(rows[1:], 2):
         _check_event(row, f"{name}:{number}")
     try:
@@ -66,7 +66,7 @@ def trace_of(rows: Sequence[Event], name: str) -> Trace:
 
 
 class _Filling:
-    """A trace without reassignments may leave the replicas out, one without changes of settings min.insync.replicas."""
+    """Fills in fields that a trace may omit: replicas without reassignments, min.insync.replicas without changes of it."""
 
     def __init__(self, brokers: Sequence[int], min_isr: int) -> None:
         self._left_out = {"replicas": list(brokers), "minIsr": min_isr}
@@ -82,10 +82,10 @@ class _Filling:
 
 
 def with_incarnations(rows: Sequence[Event]) -> Iterator[Event]:
-    """Fetches with the number of the follower's incarnation, as in the specification: 1, and one more for each registration.
+    """The rows; each AnswerFetch gets the number of the follower's incarnation: 1, plus one for each of its registrations.
 
-    A leader traces the broker epoch of the follower's fetch, the controller those that it assigned. What says neither,
-    or where one registration does not say it, stays as it is.
+    A leader traces the broker epoch in the follower's fetch, the controller those that it assigned. A fetch without a broker
+    epoch, or of a follower with a registration that lacks it, is not changed.
     """
     given: dict[int, list[int]] = {}
     for row in rows:
@@ -124,7 +124,7 @@ def _tla(value: Any) -> str:
 
 
 def _broker(number: int) -> str:
-    """A broker's name in the module: 0 is a node's number, too, and no number is a word."""
+    """A broker's name in the module. It is a string because node 0 is a broker, too, and model values cannot be numbers."""
     return f'"n{number}"'
 
 
@@ -133,7 +133,7 @@ def _brokers(numbers: Iterable[int]) -> str:
 
 
 def _partition(row: dict[str, Any]) -> str:
-    """Kafka's epochs count from 0, the specification's from 1: 0 is for a broker that has replayed nothing."""
+    """The partition's record in TLA+. Epochs are one more than Kafka's: 0 is for a broker that has replayed nothing."""
     leader = row["leader"]
     return record(
         {
@@ -174,7 +174,7 @@ def _event(event: Event) -> str:
 
 
 def _logs(trace: Trace) -> str:
-    """The first logs: a function from brokers to runs."""
+    """The first logs as a TLA+ function from brokers to runs."""
     runs = {
         broker: ", ".join(f"[epoch |-> {epoch + 1}, end |-> {end}]" for epoch, end in trace.logs.get(broker, []))
         for broker in trace.brokers
@@ -231,13 +231,13 @@ INSTEAD = {
     "FetchesOf": "LateFetchesOf",
     "WasRefused": "LateWasRefused",
 }
-"""Run-length logs, late messages, faults without a ration: operators, and what is put in their place."""
+"""Operator -> the operator that replaces it, for run-length logs, late messages, and unlimited faults."""
 
 
 def configuration(
     brokers: Sequence[int], deadlock: bool = False, bugs: Sequence[str] = (), unseen: Sequence[int] = ()
 ) -> str:
-    """TraceReplication's configuration; what min.insync.replicas is each trace says."""
+    """TraceReplication's configuration. Its `MinIsr` is not used: each trace has its own min.insync.replicas."""
     constants = [
         "None = None",
         f"Brokers = {_brokers(brokers)}",

@@ -1,4 +1,4 @@
-"""What was run: one record a case, kept in `results.json` so that the tables can be generated and a long run resumed."""
+"""Results of runs: one record for each case in `results.json`, to generate the tables and to resume a long run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STORE = SPEC / "results.json"
 
 @dataclass(frozen=True)
 class Result:
-    """A case's expected and actual verdict, and how much work it was."""
+    """A case's expected and actual verdict, and the cost of the run."""
 
     name: str
     model: str
@@ -38,9 +38,9 @@ class Result:
     steps: list[str] = field(default_factory=list[str])
     """The names of the steps of a violation's trace, after the first state."""
     first_violated: str = ""
-    """With a switch on and all promises of its model checked: which one breaks first."""
+    """For a switch: the promise that breaks first if all promises of the model are checked."""
     first_depth: int = 0
-    """The number of states of the shortest trace to that."""
+    """The number of states of the shortest trace to that violation."""
 
     @property
     def as_expected(self) -> bool:
@@ -49,7 +49,7 @@ class Result:
 
     @property
     def unknown(self) -> bool:
-        """A clean model that was not finished. A switch that was not caught in time has failed instead."""
+        """Whether TLC did not finish a clean model. A switch that is not caught in time has failed instead."""
         return not self.switch and self.actual in (Verdict.OUT_OF_TIME, Verdict.OUT_OF_MEMORY)
 
     @property
@@ -80,7 +80,7 @@ def result_of(case: Case, outcome: Outcome) -> Result:
 
 
 def violated_promise(case: Case, outcome: Outcome) -> str:
-    """The promise that broke: TLC does not name temporal properties, and some action properties only by their place."""
+    """The promise that broke. TLC does not name temporal properties, and names some action properties only by their place."""
     if outcome.verdict != Verdict.VIOLATED or outcome.violated in checked(case.model.text):
         return outcome.violated
     properties = [name for name, kind in checked(case.model.text).items() if kind == "PROPERTY"]
@@ -88,7 +88,7 @@ def violated_promise(case: Case, outcome: Outcome) -> str:
 
 
 def named(step: TraceStep) -> str:
-    """A step's name: the one in the state, or, where steps are not recorded, TLC's for it."""
+    """A step's name: the one in the variable `step`, or TLC's name of the action where steps are not recorded."""
     recorded = step.state.get("step")
     action = cast("dict[str, object]", recorded).get("action") if isinstance(recorded, dict) else None
     return str(action) if action and (action != "Init" or step.number == 1) else step.action
@@ -107,7 +107,7 @@ def _results_in(text: str) -> tuple[Result, ...]:
 
 
 def save(results: dict[str, Result], path: Path = STORE) -> None:
-    """Written whole and renamed, so that an interrupted run leaves the old or the new file."""
+    """Write a new file and rename it, so that an interrupted run leaves the old or the new file whole."""
     rows = [{name: value for name, value in asdict(result).items() if name != "stored"} for result in results.values()]
     partial = path.with_suffix(".partial")
     partial.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
@@ -115,7 +115,7 @@ def save(results: dict[str, Result], path: Path = STORE) -> None:
 
 
 def exit_code(results: list[Result]) -> int:
-    """0 all as expected; 3 something could not be judged for our own fault; 1 a promise broken or a switch missed; 2 unknown."""
+    """0: all as expected; 1: a promise broke or a switch was missed; 2: unknown or no results; 3: TLC failed or a wrong model."""
     if not results:
         return 2
     if any(result.engine_error for result in results):

@@ -1,6 +1,4 @@
-"""Runs one case; with a switch on, also against all promises of its model, for another may break earlier than the one that
-the switch is about.
-"""
+"""Runs cases. A recorded switch runs a second time with all promises of its model, because another promise may break earlier."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from spec.results import Result, load, result_of, save, violated_promise
 
 @dataclass(frozen=True)
 class Limits:
-    """Of each run of TLC; None is the case's own."""
+    """Limits of each run of TLC; None: the case's own."""
 
     workers: int | None = None
     memory_mb: int = 3000
@@ -32,10 +30,10 @@ def run_cases(
     record: bool = False,
     begins: Callable[[Case], None] | None = None,
 ) -> Iterator[Result]:
-    """The record of each case, as it is there, up to the first that says that the checker is missing: it is for the others too.
+    """The result of each case, as soon as it is there. Ends after the first that reports a missing checker.
 
-    With `resume` a stored record is taken where nothing has changed since, with `record` new ones are stored. Errors: those of
-    the engine.
+    With `resume` a stored result that is current and as expected is used again, with `record` new ones are stored. `begins` is
+    called before each run. Errors: those of the engine.
     """
     stored = load()
 
@@ -64,7 +62,7 @@ def run_case(
     thoroughly: bool = False,
     engine: Engine = LOCAL,
 ) -> Result:
-    """The record of one run; thoroughly: of a switch also which promise breaks first."""
+    """The result of one run; with `thoroughly`, a switch runs again to find the promise that breaks first."""
     job = case.job(workers, memory_mb)
     job = replace(job, budget_s=budget_s) if budget_s else job
     result = result_of(case, engine.check(job))

@@ -1,6 +1,6 @@
-"""A second, independent checker: `tla-checker`, written in Rust, with nothing in common with TLC but the language.
+"""A second, independent checker: `tla-checker`, written in Rust, which shares no code with TLC.
 
-It is slow, so it sees tiny models only; what is compared is the number of their states. It is not fetched by itself:
+It is slow, so it runs on tiny models only; the numbers of states are compared. It must be installed by hand:
 
     cargo install --locked --root .cache/tla-checker --version 0.24.11 --bin tla tla-checker
 """
@@ -26,12 +26,12 @@ MOST_STATES = 100_000
 
 
 class SecondCheckerError(Exception):
-    """It is not there, or did not judge; the message says which."""
+    """`tla-checker` is not installed, or did not judge; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many states each of the two found."""
+    """The numbers of states that TLC (first) and `tla-checker` (second) found."""
 
     model: str
     first: int
@@ -39,7 +39,7 @@ class Count:
 
 
 def second_checker() -> Path:
-    """The program. Errors: SecondCheckerError, with how to install it."""
+    """The path of `tla-checker`. Errors: SecondCheckerError, with the command to install it."""
     if PLACE.exists():
         return PLACE
     found = shutil.which("tla")
@@ -70,7 +70,7 @@ def states_by_second(case: Case, budget_s: float = 300) -> int:
 
 
 def read_count(name: str, output: str, errors: str, code: int) -> int:
-    """The number of states in its output. Errors: SecondCheckerError, also where it gave up at a limit."""
+    """The number of states in the output of `tla-checker`. Errors: SecondCheckerError, also where it reached MOST_STATES."""
     found = re.search(r"\{.*\}", output, re.S)
     said: dict[str, Any]
     try:
@@ -86,12 +86,12 @@ def read_count(name: str, output: str, errors: str, code: int) -> int:
 
 
 def states_by_first(case: Case) -> Outcome:
-    """TLC on the very same."""
+    """TLC's outcome for the same configuration."""
     return check(replace(case.job(), configuration=_bare(case), coverage=False, jvm=SHORT_RUN))
 
 
 def compare(case: Case) -> Count:
-    """Both. Errors: SecondCheckerError."""
+    """The numbers of states by both checkers. Errors: SecondCheckerError."""
     second = states_by_second(case)
     return Count(case.name, states_by_first(case).distinct, second)
 

@@ -1,8 +1,8 @@
-"""From what coordinators wrote to one trace for each consumer group, and one for each transactional id.
+"""Makes one trace for each consumer group, and one for each transactional id, from the rows that coordinators traced.
 
-A coordinator's row names its shard (a partition of `__consumer_offsets` or `__transaction_state`), its
-leader epoch and the offset at which its records end. It happened if every later leader of the shard began with a log that has it;
-so the rows of a shard have one order, whichever nodes traced them: by leader epoch.
+A coordinator's row names its shard (a partition of `__consumer_offsets` or `__transaction_state`), its leader epoch, and the
+offset after its records. A step counts if every later leader of the shard began with a log that has its records. So the rows of
+a shard are ordered by leader epoch, whichever nodes traced them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GROUP_STEPS = ("JoinGroup", "LeaveGroup", "LoseMember", "RaiseGroupEpoch", "Upda
 """The coordinator's steps of spec/groups/Groups.tla."""
 
 FIRST_GROUP_EPOCH = 2
-"""Who joins first makes the group and raises its epoch from 1."""
+"""The group epoch after the first member's join, which creates the group with epoch 1 and raises it."""
 
 
 class Leaderships:
@@ -29,7 +29,7 @@ class Leaderships:
                 self._starts.setdefault(row["partition"], []).append((row["leaderEpoch"], row["leo"]))
 
     def has_lost(self, partition: str, epoch: int, end: int) -> bool:
-        """Whether some later leader began without what ends there."""
+        """Whether a later leader began with a log that ends before `end`."""
         return any(later > epoch and start < end for later, start in self._starts.get(partition, ()))
 
 
@@ -38,7 +38,7 @@ def _begins_leadership(row: Row) -> bool:
 
 
 def happened(rows: Sequence[Row]) -> list[Row]:
-    """The rows of coordinators that every later leader of their shard has, by leader epoch."""
+    """The rows of coordinators whose records every later leader of their shard has, ordered by leader epoch."""
     leaderships = Leaderships(rows)
     kept = [
         row
@@ -49,7 +49,7 @@ def happened(rows: Sequence[Row]) -> list[Row]:
 
 
 def group_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
-    """The traces of all consumer groups, each from its first member on, as far as the specification knows the group."""
+    """The traces of all consumer groups, each from its first member on, up to a step outside the specification."""
     found: dict[str, list[Event]] = {}
     current: dict[str, str] = {}
     for row in happened(rows):
@@ -71,7 +71,7 @@ def group_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
 
 
 def transaction_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
-    """The traces of all transactional ids, each from its first session on and as long as it has one producer id."""
+    """The traces of all transactional ids, each from its first session on, while the producer id is the same."""
     found: dict[str, list[Event]] = {}
     producers: dict[int, str] = {}
     for row in _of_transactions(rows):
@@ -93,9 +93,9 @@ def transaction_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
 
 
 def _of_transactions(rows: Sequence[Row]) -> Iterator[Row]:
-    """Coordinators' steps, and what leaders append of transactions, in order; until committed records are lost.
+    """Coordinators' steps and leaders' transactional appends, in order, up to the first loss of committed records.
 
-    A step of a coordinator or a leader that a later one has succeeded already changes nothing any more.
+    A step in a leader epoch that is not the partition's newest by then is left out: it has no effect.
     """
     kept = [*_before_loss(rows)]
     leaderships, newest = Leaderships(kept), dict[str, int]()
@@ -113,7 +113,7 @@ def _of_transactions(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def _before_loss(rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows up to the first leader that lacks what was committed: unclean elections, and too many tails lost at once."""
+    """The rows before the first leader without all committed records: an unclean election, or too many log tails lost at once."""
     committed: dict[str, int] = {}
     for row in rows:
         if _begins_leadership(row) and row["leo"] < committed.get(row["partition"], 0):

@@ -24,12 +24,12 @@ class Step:
 
 
 def steps_called(name: str) -> list[Step]:
-    """All steps of a name, a book at a time."""
+    """All steps of this name, in the order of the books."""
     return [step for book in BOOKS for step in _defined(name, book)]
 
 
 def _defined(name: str, book: str) -> list[Step]:
-    """Only what records itself by its name (`Step("…")`) is a step."""
+    """The definitions of this name in a book that record it as a step (`Step("…")`)."""
     pattern = re.compile(rf"^((?:\\\*.*\n)*{re.escape(name)}(?:\(.*?\))? ==\n?(?:.*\S.*\n)+)", re.M)
     found: list[Step] = []
     for path in sorted((SPEC / book).glob("*.tla")):

@@ -1,7 +1,7 @@
-"""Writes what is generated: ACTIONS.md, TRACEABILITY.md, PROMISES.md, MUTANTS.md, the tables of MODELS.md, the configurations
-of switches.
+"""Writes the generated files: ACTIONS.md, TRACEABILITY.md, PROMISES.md, MUTANTS.md, the tables of MODELS.md, and the
+configurations of switches.
 
-With `--check`: are they current?
+With `--check` it only reports the files that are not current.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"
 
 
 def model_table(results: dict[str, Result]) -> str:
-    """Clean models: what was found when they were last run."""
+    """The table of clean models, with the results of their last runs."""
     rows = ["| model | constants | expected | found | distinct states | depth | seconds | CPU seconds |"]
     rows.append("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |")
     for name, case in all_cases().items():
@@ -34,7 +34,7 @@ def model_table(results: dict[str, Result]) -> str:
 
 
 def simulation_table(results: dict[str, Result]) -> str:
-    """Models that are too large to be visited: how many behaviours and states were drawn."""
+    """The table of models that are too large to be searched: the numbers of random behaviours and states."""
     rows = ["| simulation | constants | expected | found | behaviours | of states | states | seconds | CPU seconds |"]
     rows.append("| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for name, case in all_cases().items():
@@ -49,7 +49,7 @@ def simulation_table(results: dict[str, Result]) -> str:
 
 
 def switch_table(results: dict[str, Result]) -> str:
-    """Switches: the promise that each breaks and the length of its shortest trace."""
+    """The table of switches: the promise that each breaks, and the length of its shortest trace."""
     rows = [
         "| switch | source | model | violates | found | distinct states | states in the trace | seconds | CPU seconds "
         "| breaks first |"
@@ -63,7 +63,7 @@ def switch_table(results: dict[str, Result]) -> str:
 
 
 def _first(result: Result | None) -> str:
-    """Which promise breaks earlier than the one that the switch is about, or in as many states."""
+    """The promise that breaks first with the switch on, and in how many states; "the same" for the switch's own promise."""
     if not result:
         return "not run"
     if not result.first_violated:
@@ -96,7 +96,7 @@ def _constants(text: str) -> str:
 
 
 def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
-    """Each generated page with the text that it ought to have."""
+    """Path -> current text of each generated file."""
     results = load() if results is None else results
     text = PAGE.read_text()
     tables = {
@@ -115,12 +115,12 @@ def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
 
 
 def has_file(case: Case) -> bool:
-    """Whether a case has a generated configuration: switches that are constants of the modules."""
+    """Whether a case has a generated configuration: a switch among the `KnownBugs` of the modules has one."""
     return case.switch is not None and not case.switch.edit
 
 
 def switch_file(case: Case) -> str:
-    """The configuration of a switch as TLC gets it, under a line that says what to expect of it."""
+    """The text of a switch's configuration, under a line with the expected violation."""
     assert case.switch
     expected = f"{case.model.module}: a counterexample is expected, {case.switch.violates} breaks"
     head, _, rest = case.configuration().partition("\n")
@@ -129,7 +129,7 @@ def switch_file(case: Case) -> str:
 
 
 def write_tables() -> None:
-    """Writes what is not current."""
+    """Write the files that are not current."""
     for path, text in pages().items():
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text() != text:
@@ -137,7 +137,7 @@ def write_tables() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """0 when everything is, or has been made, current."""
+    """The exit code: 0 if all files are current or were written, 1 if `--check` found a stale one."""
     if "--check" not in arguments:
         write_tables()
         return 0

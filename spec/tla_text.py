@@ -1,7 +1,7 @@
 """The text of TLA+ modules as the mutation tool needs it: definitions, tokens, junction lists, uses.
 
-It reads conservatively: the specification's own style, in which definitions begin in the first column. What it misreads
-becomes a mutant that SANY or TLC refuses, never a wrong verdict.
+It reads only the style of this specification, in which definitions begin in the first column. A misread text becomes a mutant
+that SANY or TLC refuses, never a wrong verdict.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AFTER_OPERAND = JUNCTIONS | CLOSING | {"=>", "<=>", "THEN", "ELSE", "IN", ","}
 
 @dataclass(frozen=True)
 class Token:
-    """A word or sign: where it begins in the module's text, its line and column."""
+    """A word or sign, with its offset in the module's text, its line and its column."""
 
     text: str
     at: int
@@ -48,7 +48,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Item:
-    """One operand of a conjunction or a disjunction, and whether it has a line of a list."""
+    """One operand, and the sign of the conjunction or disjunction that it belongs to."""
 
     sign: str
     span: Span
@@ -62,7 +62,7 @@ class Definition:
     name: str
     body: Span
     text: str
-    """The whole module's, without comments but with every other character where it was."""
+    """The whole module's text, with blanks in place of comments so that offsets are unchanged."""
 
     @cached_property
     def tokens(self) -> list[Token]:
@@ -78,7 +78,7 @@ class Definition:
 
     @cached_property
     def action(self) -> str:
-        """The step that it names, if it is one."""
+        """The step that the definition records; "" if none."""
         found = re.search(r'\b(?:Message)?Step\("(\w+)"|\bShows\("(\w+)"', self.body.of(self.text))
         return (found[1] or found[2]) if found else ""
 
@@ -97,7 +97,7 @@ class Definition:
         return sorted(found.values(), key=lambda item: (item.span.begin, -item.span.end))
 
     def _begins_item(self, position: int) -> bool:
-        """A junction without an operand before it, or at the beginning of a line."""
+        """Whether a sign begins an item of a list: it is first on its line, or no operand precedes it."""
         before = self.tokens[position - 1] if position else None
         return before is None or before.line < self.tokens[position].line or before.text in BEFORE_OPERAND
 
@@ -123,7 +123,7 @@ class Definition:
         return Span(self.tokens[first + 1].at, self.tokens[position - 1].end)
 
     def _assigns(self, position: int) -> bool:
-        """Whether this is the sign of an entry of an EXCEPT, as in `![b] = x`."""
+        """Whether the token is the `=` of an entry of an EXCEPT, as in `![b] = x`."""
         if self.tokens[position].text != "=":
             return False
         depth, first = 0, position - 1
@@ -144,7 +144,7 @@ class Definition:
         return Span(self.tokens[position + 1].at, self.tokens[last - 1].end)
 
     def _outside(self, token: Token, position: int) -> bool:
-        """On a later line that begins no further in than the line of the sign: of another item."""
+        """Whether a token on a later line is outside the sign's item: not indented more than the sign's own line."""
         sign = self.tokens[position]
         first = next(other for other in self.tokens if other.line == sign.line)
         return token.line > sign.line and token.column <= first.column
@@ -160,7 +160,7 @@ def tokens_of(text: str, span: Span) -> list[Token]:
 
 
 def blanked(text: str) -> str:
-    """The text with blanks in the place of comments."""
+    """The text with blanks in place of comments."""
     return re.sub(r"\(\*.*?\*\)|\\\*[^\n]*", lambda found: " " * len(found[0]), text)
 
 
@@ -178,7 +178,7 @@ def definitions_of(module: str, source: str) -> dict[str, Definition]:
 
 
 def reached(names: set[str], definitions: dict[str, Definition], instead: dict[str, str]) -> set[str]:
-    """The definitions that these names lead to; a configuration may put others in the place of some."""
+    """The definitions that these names use, directly or through others; `instead` are a configuration's replacements."""
     found: set[str] = set()
     waiting = list(names)
     while waiting:

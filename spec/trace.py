@@ -1,7 +1,7 @@
-"""Traces of brokers, checked against the specification in one run of TLC.
+"""Checks traces of brokers against the specification, many in one run of TLC.
 
 A trace has the steps of one partition in one cluster: a file of JSON lines, in the order in which the steps happened. The first
-line begins it, each other line is one step of ACTIONS.md, written before the step's effects leave the node:
+line is Begin, each other line is one step of ACTIONS.md, written before the step's effects leave the node:
 
     {"action": "Begin", "brokers": [1, 2, 3], "minIsr": 2,
      "partition": {"leader": 1, "leaderEpoch": 0, "partitionEpoch": 0, "isr": [1, 2, 3], "elr": []}}
@@ -9,21 +9,21 @@ line begins it, each other line is one step of ACTIONS.md, written before the st
      "leo": 5, "hw": 3, "leaderEpoch": 0, "isr": [1, 2, 3], "cause": [2, 6]}
     {"node": 0, "seq": 3, "action": "FenceBroker", "args": {"broker": 1}, "partition": {"leader": 2, …}}
 
-The controller's steps have the partition's record after them, whatever their `node` is; all others have the node's log end
-offset, high watermark and leader epoch (-1 where it has replayed nothing). `isr` is the committed ISR that a leader acts by,
-and may be left out, as may `seq` and `cause`. Produce and Retry carry `end`, the log end offset after the batch; Acknowledge
-and Consume carry `end`, the offset after the last record that was promised or read. A trace that begins in the middle of a
-incarnation says in Begin what there was: `"logs": {"1": [[epoch, end offset], …]}`, as runs of one epoch, `"highWatermarks":
-{"1": 7}`, and `"fenced": [2]`, the brokers that were. Where a partition is given other replicas, `brokers` are all that ever have
-one, and each partition's record says `"replicas"`, `"adding"` and `"removing"`; otherwise all brokers are replicas.
+A controller's step carries the partition's record after it, whatever its `node` is. All others carry the node's log end
+offset, high watermark and leader epoch (-1 before it has replayed one). `isr`, the committed ISR that a leader uses, may be left
+out, as may `seq` and `cause`. In Produce and Retry `end` is the log end offset after the batch; in Acknowledge and Consume
+it is the offset after the last record that was acknowledged or read. A trace that begins in the middle of an incarnation has the
+first state in Begin: `"logs": {"1": [[epoch, end offset], …]}`, as runs of one epoch, `"highWatermarks": {"1": 7}`, and
+`"fenced": [2]`, the fenced brokers. If the partition is reassigned, `brokers` are all that ever have a replica, and records of
+the partition has `"replicas"`, `"adding"` and `"removing"`; otherwise all brokers are replicas.
 
-Traces of consumer groups, of transactional ids, of the metadata quorum and of partitions that ZooKeeper coordinates have forms
-of their own: `group_trace.py`, `transaction_trace.py`, `quorum_trace.py`, `changing_voters_trace.py`, `zookeeper_trace.py`.
+Traces of consumer groups, of transactional ids, of the metadata quorum and of partitions of a cluster with ZooKeeper have other
+forms: `group_trace.py`, `transaction_trace.py`, `quorum_trace.py`, `changing_voters_trace.py`, `zookeeper_trace.py`.
 
-What nodes write by themselves (`tidegauge.trace.file`, or a simulated world) is one file a node or one for all of them, with
-the rows of all partitions: the files of one folder, or of its folders `node-…`, are one cluster's. They are put in one order
+Nodes themselves (`tidegauge.trace.file`), or a simulation, write one file for each node or one for all, with the rows of all
+partitions. The files of one folder, or of its folders `node-…`, are one cluster's. Their rows are merged into one order
 (`merging.py`) and become one trace for each partition (`cluster_trace.py`), group and transactional id (`shard_trace.py`), and
-one of the quorum.
+one for the quorum.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from spec.zookeeper_trace import ZooKeeperTrace, is_of_zookeeper, zookeeper_trac
 AnyTrace = Trace | ShardTrace | QuorumTrace | ChangingVotersTrace | ZooKeeperTrace
 
 State = dict[str, Any]
-"""The variables of the specification, of the book that a trace is checked against, in TLC's order."""
+"""Variable -> value, of the book that a trace is checked against, in TLC's order."""
 
 BOOKS = {
     "replication": replication_trace,
@@ -64,7 +64,7 @@ BOOKS = {
     "historical": zookeeper_trace,
     "changing voters": changing_voters_trace,
 }
-"""By folder of the specification: how its traces are read, and made a module."""
+"""Book -> the module that reads its traces and writes them as TLA+."""
 
 BEGINS = {
     "group": group_trace,
@@ -73,45 +73,45 @@ BEGINS = {
     "firstVoters": changing_voters_trace,
     "zookeeper": zookeeper_trace,
 }
-"""By what their first line names: the other traces are partitions'."""
+"""Field of Begin -> the module of the trace's book. A trace with none of these fields is a partition's."""
 
 
 SHORT_NAMES = {"groups": group_trace.short_names, "transactions": transaction_trace.short_names}
-"""Books in whose states members and partitions have short names, and the names that these stand for."""
+"""Book whose states have short names of members and partitions -> function for their meanings."""
 
 
 @dataclass(frozen=True)
 class TraceVerdict:
-    """Was a trace accepted; if not, and if that was looked up, which event no action allows, and the states around it."""
+    """Whether a trace was accepted; for a rejection that was looked up, the rejected event and the states around it."""
 
     name: str
     accepted: bool
     events: int
     looked_up: bool = True
-    """Whether it is known where a rejected trace leaves the specification."""
+    """False if it is not known at which event a trace was rejected."""
     event: Event | None = None
-    """The event of the rejected step."""
+    """The rejected event."""
     place: int = 0
-    """The rejected event's number, from 1; 0 where it is the trace's beginning, or not known."""
+    """The rejected event's number, from 1; 0 if the first state is rejected, or if it is not known."""
     reason: str = ""
     before: State = field(default_factory=dict[str, Any])
     after: State = field(default_factory=dict[str, Any])
-    """The state that breaks a promise; empty where no action leads on from `before`."""
+    """The state that breaks a promise; empty if no action allows the event."""
     names: dict[str, str] = field(default_factory=dict[str, str])
     """What the states' short names stand for (`m1`: a member, `p1`: a partition)."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What came out of a set of traces."""
+    """The result of checking a set of traces."""
 
     verdicts: tuple[TraceVerdict, ...]
     outcome: Outcome
     seconds: float
     judging_cpu_seconds: float
-    """Of the runs that judge all traces."""
+    """CPU time of the runs that judge all traces."""
     look_up_cpu_seconds: float = 0
-    """Of the further runs, one for each rejection that was looked up."""
+    """CPU time of the further runs, for the rejections that were looked up."""
 
     @property
     def rejected(self) -> tuple[TraceVerdict, ...]:
@@ -123,7 +123,7 @@ class Validation:
 
     @property
     def events_per_cpu_second(self) -> int:
-        """How fast traces are judged: looking rejections up does not count."""
+        """Events of all traces for each CPU second of the runs that judge them; 0 if there were none."""
         return round(self.events / self.judging_cpu_seconds) if self.judging_cpu_seconds else 0
 
 
@@ -131,7 +131,7 @@ class Validation:
 
 
 def read_traces(paths: Iterable[Path]) -> list[AnyTrace]:
-    """Files, and all `*.jsonl` of folders; nodes' files are put together. Errors: TraceError, OSError."""
+    """The traces in files and in all `*.jsonl` of folders; files of a cluster's nodes are merged. Errors: TraceError, OSError."""
     found: list[AnyTrace] = []
     clusters: dict[Path, list[list[Event]]] = {}
     for path in paths:
@@ -148,7 +148,7 @@ def read_traces(paths: Iterable[Path]) -> list[AnyTrace]:
 
 
 def _in_one_order(nodes: Sequence[list[Event]]) -> list[Event]:
-    """The rows of a cluster's nodes; ZooKeeper's order of what matters there is in the rows themselves."""
+    """The rows of a cluster's nodes in one order; with ZooKeeper by time, because `zookeeper_trace` orders them by zxid later."""
     if any(is_of_zookeeper(rows) for rows in nodes):
         return sorted((row for rows in nodes for row in rows), key=lambda row: row.get("at", 0))
     whole = [with_killed_steps(rows) for rows in nodes]
@@ -162,17 +162,17 @@ def cluster_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
 
 
 def _home(file: Path) -> Path:
-    """The folder of a node's cluster: nodes may have folders of their own, `node-1` and so on."""
+    """The folder of a node's cluster: a node's file may be in a folder of the node, `node-1` and so on."""
     return file.parent.parent if file.parent.name.startswith("node-") else file.parent
 
 
 def is_of_nodes(rows: Sequence[Event]) -> bool:
-    """Whether rows are what nodes wrote, not yet a trace: what a trace is of stands in its first line."""
+    """Whether rows are of nodes, for many partitions, and not a trace: a trace's first line is Begin."""
     return bool(rows) and "brokers" not in rows[0] and (begins_incarnation(rows[0]) or is_of_zookeeper(rows))
 
 
 def read_rows(lines: Sequence[str], name: str) -> list[Event]:
-    """A file of JSON objects. Errors: TraceError."""
+    """The JSON objects of a file, one a line. Errors: TraceError."""
     rows: list[Event] = []
     for number, line in enumerate(lines, 1):
         try:
@@ -186,12 +186,12 @@ def read_rows(lines: Sequence[str], name: str) -> list[Event]:
 
 
 def read_trace(lines: Sequence[str], name: str) -> AnyTrace:
-    """One file's lines. Errors: TraceError."""
+    """The trace in the lines of one file. Errors: TraceError."""
     return trace_of(read_rows(lines, name), name)
 
 
 def trace_of(rows: Sequence[Event], name: str) -> AnyTrace:
-    """The rows of a partition, a group or a transactional id. Errors: TraceError."""
+    """The trace in these rows, of the book that Begin names. Errors: TraceError."""
     if not rows or rows[0].get("action") != "Begin":
         raise TraceError(f"{name}:1: a trace begins with the action Begin")
     return next((book for key, book in BEGINS.items() if key in rows[0]), replication_trace).trace_of(rows, name)
@@ -200,13 +200,13 @@ def trace_of(rows: Sequence[Event], name: str) -> AnyTrace:
 # ---- checking
 
 LOOK_UPS = 10
-"""For so many rejected traces the event and the states around it are looked up, a run of TLC for each."""
+"""The number of rejected traces whose event and states are looked up, with a run of TLC for each."""
 
 
 NOT_FOUND = "no steps of the nodes that trace nothing were found that lead through all events"
 
 EVENTS_A_RUN = 40_000
-"""What one run of TLC is given: 67,000 events took it 27 CPU seconds, 123,000 more than 300, for want of memory."""
+"""The largest number of events in one run of TLC: 67,000 took 27 CPU seconds, 123,000 over 300, because memory was short."""
 
 
 def check_traces(
@@ -216,7 +216,7 @@ def check_traces(
     look_ups: int = LOOK_UPS,
     engine: Engine = LOCAL,
 ) -> Validation:
-    """All traces; those that may share a run of TLC do (of partitions: one cluster size), up to EVENTS_A_RUN.
+    """Check all traces. Those of one book with the same `run` (for partitions: the brokers) share runs, up to EVENTS_A_RUN.
 
     Errors: those of the engine.
     """
@@ -248,7 +248,7 @@ def check_traces(
 
 
 def _batches(traces: Sequence[AnyTrace]) -> Iterator[list[AnyTrace]]:
-    """The traces in their order, so many together as have EVENTS_A_RUN, or one that has more."""
+    """The traces in their order, in batches of at most EVENTS_A_RUN events; a longer trace is a batch alone."""
     batch: list[AnyTrace] = []
     events = 0
     for trace in traces:
@@ -289,17 +289,17 @@ class TraceRuns:
     memory_mb: int
 
     def accepted(self, traces: Sequence[AnyTrace]) -> tuple[set[str], Outcome]:
-        """Names of the accepted traces."""
+        """The names of the accepted traces, and TLC's outcome."""
         outcome = self._check(traces, deadlock=False)
         numbers = {int(number) for number in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
         return {traces[number - 1].name for number in numbers}, outcome
 
     def look_up(self, trace: AnyTrace) -> tuple[TraceVerdict, float]:
-        """Where a rejected trace leaves the specification; and the CPU seconds of the search."""
+        """The verdict of a rejected trace with the event that is rejected, and the CPU seconds of the search."""
         return self._look_up_unseen(trace) if isinstance(trace, Trace) and trace.unseen else self._look_up(trace)
 
     def _look_up_unseen(self, trace: Trace) -> tuple[TraceVerdict, float]:
-        """The first event that no steps of the unseen nodes were found to lead through."""
+        """Find, by bisection, the first event for which TLC finds no steps of the unseen nodes that lead to it."""
         accepted, refused, spent = 0, len(trace.events), 0.0
         while refused - accepted > 1:
             middle = (accepted + refused) // 2
@@ -343,7 +343,7 @@ def _not_found_out(trace: AnyTrace, outcome: Outcome) -> TraceVerdict:
 
 
 OF_THE_CHECK = {"trace", "at", "step", "faults"}
-"""Variables that say nothing of what a trace is of: which trace, how far it is, and what models alone need."""
+"""Variables that are not shown: the trace's number, the position in it, and those that only models use."""
 
 
 def _own(state: State) -> State:

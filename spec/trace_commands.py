@@ -35,9 +35,9 @@ def trace(
 ) -> None:
     """Check traces of brokers against the specification: every step must be one that it allows.
 
-    Of a rejected trace the event that no action allows is printed, and the states around it. `events_per_cpu_second` counts the
-    events of all traces, and the CPU time of the runs that judge them (TLC's start among it), not of those that look rejections
-    up.
+    For a rejected trace it prints the event that no action allows, and the states around it. `events_per_cpu_second` has the
+    events of all traces, and the CPU time of the runs that judge them, with TLC's start and without the runs that look
+    rejections up.
 
     Exit codes: 0 all accepted, 1 one was rejected, 2 there was nothing to check or TLC did not finish, 3 no TLC, 64 no trace.
     """
@@ -74,7 +74,7 @@ def _exit_code(done: Validation) -> int:
 
 
 def _row(verdict: TraceVerdict) -> dict[str, Any]:
-    """A rejected trace: `before` is the state before the event, `event` the rejected one, `after` a state that is not allowed.
+    """A rejected trace as JSON: the rejected `event`, the state `before` it, and `after`, a state that breaks a promise.
 
     `names` maps the short names of a state to their meanings.
     """

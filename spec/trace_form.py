@@ -1,4 +1,4 @@
-"""What all traces have in common: rows of JSON, what is said of a file that holds none, and the modules that TLC reads."""
+"""The common part of all traces: rows of JSON, errors of files that are no traces, and the modules for TLC."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Event = dict[str, Any]
 
 
 class TraceError(ValueError):
-    """The file is no trace; the message names line and reason."""
+    """The file is not a trace; the message has the line and the reason."""
 
 
 def lacking_arguments(row: Event, arguments: Mapping[str, tuple[str, ...]], where: str, of: str = "") -> list[str]:
-    """What an event lacks of its action's arguments. Errors: TraceError for an action that there is not."""
+    """The arguments of its action that an event lacks. Errors: TraceError for an unknown action."""
     action = row.get("action", "")
     if action not in arguments:
         raise TraceError(f"{where}: no action{of} is called {action!r}")
@@ -25,7 +25,7 @@ def lacking_arguments(row: Event, arguments: Mapping[str, tuple[str, ...]], wher
 
 
 def record(fields: Mapping[str, str]) -> str:
-    """A record of values that are TLA+ already."""
+    """A TLA+ record; the values are TLA+ already."""
     return "[" + ", ".join(f"{name} |-> {value}" for name, value in fields.items()) + "]"
 
 
@@ -53,8 +53,8 @@ def events_of(events: Iterable[str]) -> str:
 
 
 def configuration(about: str, constants: Iterable[str], deadlock: bool, specification: str = "TraceSpec") -> str:
-    """A Trace… module's configuration. With `deadlock` the first event that cannot be is a deadlock, to be looked at; without
-    it a trace that is accepted says so."""
+    """A Trace… module's configuration. With `deadlock` TLC stops at the first event that no action allows, as a deadlock;
+    without it TLC prints the number of each accepted trace."""
     lines = [f"\\* {about}", f"SPECIFICATION {specification}", "CONSTANTS", *(f"  {each}" for each in constants)]
     lines += [f"  Guarded = {'FALSE' if deadlock else 'TRUE'}", f"CHECK_DEADLOCK {'TRUE' if deadlock else 'FALSE'}"]
     return "\n".join([*lines, f"INVARIANTS {'KeepsPromises' if deadlock else 'Accepted'}"]) + "\n"
@@ -64,7 +64,7 @@ def configuration(about: str, constants: Iterable[str], deadlock: bool, specific
 
 
 class PartitionNames:
-    """Short names for partitions, in the order of a trace."""
+    """Short names for partitions, numbered in the order in which a trace names them."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -76,11 +76,11 @@ class PartitionNames:
         return self._names.setdefault(name, f"p{len(self._names) + 1}")
 
     def long(self) -> dict[str, str]:
-        """By its short name what each is called."""
+        """Short name -> name of each partition."""
         return {short: name for name, short in self._names.items()}
 
     def shorts(self, names: Iterable[str]) -> str:
-        """A set of them."""
+        """The short names of these partitions as a TLA+ set."""
         return strings(self.short(name) for name in names)
 
 
@@ -94,4 +94,4 @@ class ShardTrace:
     """The folder of the specification."""
 
     run = ()
-    """All of them share a run of TLC."""
+    """All traces of a book may share a run of TLC."""

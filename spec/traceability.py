@@ -1,8 +1,8 @@
-"""TRACEABILITY.md: which step of the specification is which method, event, promise, requirement and test.
+"""TRACEABILITY.md: for each step of the specification its method, event, promises, requirements and tests.
 
-Methods and events are found in the sources by the step's one name; tests say themselves which steps they take
-(`@pytest.mark.step`), and fail where they do not call the step's method (`tests/conftest.py`). Requirements' ids, and the
-reasons for what has no counterpart, are kept by hand (`counterparts.py`).
+Methods and events are found in the sources by the step's name. Tests are marked with the steps that they take
+(`@pytest.mark.step`), and fail if they do not call the step's method (`tests/conftest.py`). Requirements' ids, and the reasons
+for missing counterparts, are kept by hand (`counterparts.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TRACED = r'(trace_step\(\s*|return |yield |\(|else |action = )"{step}"'
 
 @dataclass(frozen=True)
 class Row:
-    """One step and its counterparts; what is empty has its reason in `missing`."""
+    """One step and its counterparts; `missing` has the reasons for those that are empty."""
 
     action: str
     method: str
@@ -67,7 +67,7 @@ DEFINITION = re.compile(r"^(\w+)(?:\([^)]*\))? ==(.*?)(?=^\w+(?:\([^)]*\))? ==|^
 
 
 def definitions(folder: str) -> dict[str, str]:
-    """Operator -> its text, over all modules of a folder."""
+    """Operator -> its text, for all modules of a folder."""
     found: dict[str, str] = {}
     for path in sorted((SPEC / folder).glob("*.tla")):
         found |= dict(DEFINITION.findall(path.read_text()))
@@ -75,7 +75,7 @@ def definitions(folder: str) -> dict[str, str]:
 
 
 def promises_of(step: str, folder: str) -> tuple[str, ...]:
-    """What the switches break that stand in the step or in what it uses."""
+    """The promises that switches break inside a step or in the operators that it uses, each with these switches."""
     operators = definitions(folder)
     waiting, seen, bugs = [step], set[str](), set[str]()
     while waiting:
@@ -103,7 +103,7 @@ def _sources(folder: str) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _of_book(book: str) -> tuple[tuple[str, str], ...]:
-    """The files of the broker in which a book's steps are looked for."""
+    """(path, text) of the broker's files that are searched for a book's steps."""
     return tuple((name, text) for name, text in _sources("reference") if name.startswith(BOOKS[book][1]))
 
 
@@ -118,20 +118,20 @@ def _methods(book: str) -> dict[str, tuple[str, ...]]:
 
 
 def method_of(step: str, book: str) -> tuple[str, tuple[str, ...]]:
-    """A step's method in the broker, and the files that define it; none where it is no method."""
+    """The name of a step's method in the broker, and the files that define it: none if there is no such method."""
     method = METHODS.get((book, step), method_name(step))
     return method, _methods(book).get(method, ())
 
 
 def is_taken(book: str, step: str, called: Container[tuple[str, str]]) -> bool:
-    """Whether a step's method is among what was called, by file and name; what is no method cannot be looked for."""
+    """Whether a step's method is among the calls (file, name); True for a step without a method."""
     method, places = method_of(step, book)
     return not places or any((str(ROOT / place), method) in called for place in places)
 
 
 @cache
 def marked_tests() -> dict[tuple[str, str], tuple[str, ...]]:
-    """The tests that say by `@pytest.mark.step(book, step, …)` which steps they take, by book and step."""
+    """(book, step) -> the tests that are marked with it by `@pytest.mark.step(book, step, …)`."""
     found: dict[tuple[str, str], list[str]] = {}
     for name, text in _sources(TESTS):
         if "mark.step(" in text:
@@ -150,7 +150,7 @@ def _marks(function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
 
 
 def rows(book: str) -> list[Row]:
-    """A book's steps with all that was found."""
+    """A book's steps with their counterparts."""
     return [_row(step, book) for step in steps_of(book)]
 
 

@@ -1,7 +1,7 @@
 """A transactional id's trace as the module TraceTransactions reads it.
 
-A trace of a transactional id is a file of JSON lines. The first begins it, before the second session or the first write; each
-other is a step of `spec/transactions/Transactions.tla`, the coordinator's with what it then knows:
+A trace of a transactional id is a file of JSON lines. The first is Begin, before the second session or the first write; each
+other is a step of `spec/transactions/Transactions.tla`. A coordinator's step carries the coordinator's state after it:
 
     {"action": "Begin", "transactionalId": "payments"}
     {"action": "AddPartitions", "args": {"partitions": ["t-0"]}, "state": "Ongoing", "producerEpoch": 0, "partitions": ["t-0"]}
@@ -10,8 +10,8 @@ other is a step of `spec/transactions/Transactions.tla`, the coordinator's with 
     {"action": "AppendMarker", "args": {"partition": "t-0", "epoch": 1, "marker": "commit"}}
     {"action": "WriteMarker", "args": {"partition": "t-0"}, "state": "PrepareCommit", "producerEpoch": 1, "partitions": []}
 
-The two appends are the partition leader's, and say what stands in its log. TimeOut, NewSession, CompleteTransaction and
-TakeOver have no arguments.
+The partition leader traces the two appends, which are in its log. TimeOut, NewSession, CompleteTransaction and TakeOver have no
+arguments.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "AppendWrite": ("partition", "epoch"),
     "AppendMarker": ("partition", "epoch", "marker"),
 }
-"""What each step must carry."""
+"""Step -> its arguments, all required."""
 
 APPENDS = ("AppendWrite", "AppendMarker")
 """The partition leaders' steps; all others are the coordinator's."""
 
 STATE = ("state", "producerEpoch", "partitions")
-"""What the coordinator says after its steps."""
+"""The coordinator's state after each of its steps."""
 
 STATES: dict[str, tuple[str, str]] = {
     "Empty": ("empty", ""),
@@ -60,11 +60,11 @@ STATES: dict[str, tuple[str, str]] = {
     "CompleteCommit": ("empty", ""),
     "CompleteAbort": ("empty", ""),
 }
-"""Kafka's states in the specification, and what is decided in them: a complete transaction leaves nothing to be done."""
+"""Kafka's state -> the specification's state and decision. A complete transaction is empty in the specification."""
 
 
 def trace_of(rows: Sequence[Event], name: str) -> ShardTrace:
-    """A transactional id's rows. Errors: TraceError."""
+    """The trace of a transactional id's rows. Errors: TraceError."""
     for number, row in enumerate(rows[1:], 2):
         lacks = lacking_arguments(row, ARGUMENTS, f"{name}:{number}", " of transactions")
         lacks += [field for field in STATE if row["action"] not in APPENDS and field not in row]
@@ -97,7 +97,7 @@ def _event(event: Event, partitions: PartitionNames) -> str:
 
 
 def short_names(trace: ShardTrace, place: int) -> dict[str, str]:
-    """What the short names stand for in the states around an event, by its number from 1."""
+    """The meanings of the short names in the states before and after event number `place`, which counts from 1."""
     partitions = PartitionNames()
     for event in trace.events[:place]:
         _event(event, partitions)

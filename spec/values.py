@@ -1,4 +1,4 @@
-"""TLA+ values as TLC prints them, read into Python's own.
+"""Reads TLA+ values, as TLC prints them, into values of Python.
 
 Records and functions become dicts, sequences lists, sets sorted tuples, strings `str`, model values `ModelValue`.
 """
@@ -19,7 +19,7 @@ class ModelValue(str):
 
 
 class ValueSyntaxError(ValueError):
-    """The text is no TLA+ value; the message holds the place."""
+    """The text is not a TLA+ value; the message quotes the place."""
 
 
 def parse_value(text: str) -> Any:

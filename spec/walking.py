@@ -1,8 +1,8 @@
-"""Which steps of behaviours, and which edges of a model's state graph, a simulated cluster walks: drivers take clusters through
-behaviours and paths of the graph (`fault_schedules.py`), as far as the clusters' own rules allow.
+"""Drives simulated clusters along behaviours and along paths of a model's state graph (`fault_schedules.py`), and counts the
+steps and edges that they take.
 
-A path is walked up to the step at which the cluster leaves it. A step that the driver cannot cause (a high watermark that
-advanced with the step before) is skipped, and its edge counted: the cluster is in the state to which the edge leads.
+A path counts up to the step that the cluster's own rules do not allow. A step that the driver cannot cause (a high watermark
+that advanced with the step before) is skipped and counts: the cluster is in the state to which the edge leads.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def walk_behaviours(case: Case, kind: str, behaviours: Sequence[Sequence[TraceSt
 
 
 def longest_first(paths: Sequence[Path], count: int) -> list[Path]:
-    """So many paths, of those that take the most edges."""
+    """The `count` paths with the most edges."""
     return sorted(paths, key=len, reverse=True)[:count]
 
 
@@ -79,7 +79,7 @@ def walk(case: Case, graph: Graph, paths: Sequence[Path]) -> Walk:
 
 
 def _drive(case: Case, kind: str, behaviour: Sequence[TraceStep], seed: int) -> tuple[int, str]:
-    """How many steps a cluster went along, and what it broke."""
+    """The number of steps that a cluster took, and the rule that it broke, or a verdict other than valid; "" if none."""
     plan = GuidedSchedule.model_validate(fault_schedule(schedule(case, kind, behaviour), seed))
     outcome, _ = run_schedule(plan)
     return outcome.counts["script_steps"], outcome.rule or ("" if outcome.verdict == "valid" else outcome.verdict)

@@ -1,6 +1,6 @@
-"""The trace of a partition that ZooKeeper coordinates, as the module TraceZooKeeper reads it.
+"""The trace of a partition in a cluster with ZooKeeper, as the module TraceZooKeeper reads it.
 
-Such a trace is a file of JSON lines. The first begins it, with all brokers and an empty ZooKeeper; each other is a step of
+Such a trace is a file of JSON lines. The first is Begin, with all brokers and an empty ZooKeeper; each other is a step of
 `spec/historical`, written by `node`:
 
     {"action": "Begin", "zookeeper": [1, 2, 3], "partition": "t-0"}
@@ -11,20 +11,20 @@ Such a trace is a file of JSON lines. The first begins it, with all brokers and 
     {"action": "TakeLeaderAndIsr", "node": 2, "args": {"broker": 2, "controllerEpoch": 1, "brokerEpoch": 31}}
     {"action": "BecomeFollower", "node": 2, "partition": "t-0", "args": {"leaderEpoch": 0, "partitionEpoch": 0}}
 
-A row WriteState names a decision that was asked for, and has its arguments: the decision's own row follows when it is answered.
-`controller` and `broker` may be left out where they are the node. `state` is what a decision wrote, `version` and
-`partitionEpoch` the version of its znode. Rows of one transaction of ZooKeeper may carry its `zxid`: they are put in that order,
-for a result may reach its node after another's later transaction. A broker knows its broker epoch from the row RegisterBroker
-on, and its node is there from that zxid (`brokerEpoch`). What ZooKeeper did and no row says is put in:
+A row WriteState has a decision that a node sent to ZooKeeper, with its arguments; the decision's own row follows when ZooKeeper
+responds. `controller` and `broker` may be left out if they are the node. `state` is the state that a decision wrote; `version`
+and `partitionEpoch` are the version of its znode. Rows of one transaction of ZooKeeper may carry its `zxid`, and are put in that
+order, because a response may reach its node after another node's later transaction. A broker knows its broker epoch from the row
+RegisterBroker on; its znode exists from that zxid on (`brokerEpoch`). Steps of ZooKeeper that no node traced are added:
 
-- the end of a session before another registration of its broker, and before another broker makes /controller;
+- the end of a session before another registration of its broker, and before another broker creates /controller;
 - a new session before a registration;
-- an election whose answer its broker never received: a controller epoch is left out, and such a broker's session ended;
-- a registration whose answer its broker never received: a request names its broker epoch, and the broker registers again;
+- an election whose response never reached its broker: a controller epoch is missing, and that broker's session ended;
+- a registration whose response never reached its broker: a request has its broker epoch, and the broker registers again;
 - the end of the session of a broker that a controller did not find (`brokers` of OnControllerFailover), if it registers again.
 
-Restart, Crash and ShutDown without a partition are the process's; with one they are the replica's alone, which has no role then.
-A trace ends where the topic is deleted or is made again. Rows of replication that say nothing of the coordination are left out.
+Restart, Crash and ShutDown without a partition are the process's; with one they are of this replica, which then has no role.
+A trace ends where the topic is deleted or created again. Rows of replication without a part in the coordination are left out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DECISIONS = (
     "RemoveReplica",
     "Reassign",
 )
-"""Each writes the partition's state."""
+"""Steps that write the partition's state to ZooKeeper."""
 
 TAKES = ("TakeLeaderAndIsr", "TakeStopReplica", "TakeUpdateMetadata")
 ROLES = ("BecomeLeader", "BecomeFollower", "CommitIsr")
@@ -77,13 +77,13 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "RollBackIsr": (),
     "GiveUpReplica": (),
 }
-"""What each step must carry; steps of other names are none of this book's."""
+"""Step -> its arguments, all required; other steps are not in this book."""
 
 STATE = ("leader", "leaderEpoch", "isr", "version")
-"""What a decision says that it wrote."""
+"""Fields of the state that a decision wrote."""
 
 OWN = ("ElectController", "OnControllerFailover", "TakeLeaderAndIsr", "TakeUpdateMetadata")
-"""Only clusters with ZooKeeper trace these."""
+"""Steps that only clusters with ZooKeeper trace."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,13 @@ class ZooKeeperTrace:
 
 
 def is_of_zookeeper(rows: Sequence[Event]) -> bool:
-    """Whether these are rows of nodes that ZooKeeper coordinates."""
+    """Whether these are rows of nodes of a cluster with ZooKeeper, and not yet a trace."""
     return any(row.get("action") in OWN for row in rows) and rows[0].get("action") != "Begin"
 
 
 def in_order_of_zookeeper(rows: Sequence[Event]) -> list[Event]:
-    """The rows; of those with a zxid none stands behind one with a later zxid. A registration that was moved is learned where
-    its row stood; one that no broker learned of is put in."""
+    """The rows, with those that have a zxid in the order of their zxids. The broker learns its epoch (LearnBrokerEpoch) at the
+    former place of its RegisterBroker. A registration that its broker never learned of is added."""
     order: list[Event] = []
     for row in _with_unlearned_registrations(rows):
         zxid = _zxid(row)
@@ -128,7 +128,7 @@ def in_order_of_zookeeper(rows: Sequence[Event]) -> list[Event]:
 
 
 def _with_unlearned_registrations(rows: Sequence[Event]) -> Iterator[Event]:
-    """The rows. A registration of which its broker never learned stands before the first request that names its broker epoch."""
+    """The rows, and each registration that its broker never learned of, before the first request with its broker epoch."""
     known = {(_broker(row), row["args"]["brokerEpoch"]) for row in rows if row["action"] == "RegisterBroker"}
     for row in rows:
         if row["action"] in (*TAKES, "RefuseRequest", "BrokerStartup") and "brokerEpoch" in row["args"]:
@@ -141,13 +141,13 @@ def _with_unlearned_registrations(rows: Sequence[Event]) -> Iterator[Event]:
 
 
 def _registers_after(rows: Sequence[Event], broker: int, epoch: int) -> bool:
-    """Whether a broker registered both before that broker epoch and after it."""
+    """Whether a broker registered with smaller broker epochs and with larger ones."""
     own = [row["args"]["brokerEpoch"] for row in rows if row["action"] == "RegisterBroker" and _broker(row) == broker]
     return bool(own) and min(own) < epoch < max(own)
 
 
 def _knows(other: Event, row: Event) -> bool:
-    """Whether the other row is of a controller that knows of this registration, or of something later."""
+    """Whether in the other row a controller notices this registration, or a later one."""
     is_startup = other["action"] == "BrokerStartup" and row["action"] == "RegisterBroker"
     return is_startup and other["args"]["brokerEpoch"] >= row["args"]["brokerEpoch"]
 
@@ -157,7 +157,7 @@ def _zxid(row: Event) -> int | None:
 
 
 def zookeeper_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
-    """The traces of all partitions in the rows of a cluster, by name; a later topic of the same name has a number behind it."""
+    """The traces of all partitions in the rows of a cluster, by name; for a later topic of the name with `~` and a number."""
     if not rows or not is_of_zookeeper(rows):
         return {}
     own = [row for row in rows if row.get("action") in ARGUMENTS]
@@ -175,10 +175,10 @@ def zookeeper_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
 
 
 def _settled(rows: Sequence[Event]) -> list[Event]:
-    """One partition's rows, with each decision where it was asked for: its answer may come late, or not at all.
+    """One partition's rows, with each decision at the place of its request: the response may be late or missing.
 
-    A row WriteState says that a decision was asked for; the decision's own row, that it was answered. What was not answered was
-    written where later rows know of its version, and no other decision wrote that.
+    A row WriteState is the request, the decision's own row is the response. A request without a response was written if later
+    rows have a version that is not older, and no other decision wrote its version.
     """
     asked = {_key(row) for row in rows if row["action"] == "WriteState"}
     answered = {_key(row) for row in rows if row["action"] in DECISIONS}
@@ -204,12 +204,12 @@ def _settled(rows: Sequence[Event]) -> list[Event]:
 
 
 def _key(row: Event) -> tuple[int, int]:
-    """The version that a decision writes, and its controller epoch."""
+    """(version that a decision writes, its controller epoch)."""
     return row["args"]["state"]["version"], row["args"]["controllerEpoch"]
 
 
 def _topics(rows: Sequence[Event]) -> Iterator[list[Event]]:
-    """The rows for each topic of the name in turn: those of the cluster, and of this topic alone."""
+    """For each topic of the name in turn, the rows of its partition, and the rows of the cluster up to its deletion."""
     ends = [at for at, row in enumerate(rows) if row["action"] == "CompleteTopicDeletion"] or [len(rows)]
     begin = 0
     for end in ends:
@@ -221,7 +221,7 @@ def _topics(rows: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def trace_of(rows: Sequence[Event], name: str) -> ZooKeeperTrace:
-    """A partition's rows. Errors: TraceError."""
+    """The trace of a partition's rows. Errors: TraceError."""
     try:
         brokers = tuple(int(broker) for broker in rows[0]["zookeeper"])
     except (TypeError, ValueError) as error:
@@ -255,7 +255,7 @@ def _is_of_replica(row: Event) -> bool:
 
 
 def _whole(rows: Sequence[Event]) -> Iterator[Event]:
-    """The rows with what ZooKeeper and processes must have done before them, up to the end of the topic."""
+    """The rows, each after the missing steps of ZooKeeper and processes that must precede it, up to the topic's deletion."""
     known = _Known()
     for at, row in enumerate(rows):
         if row["action"] == "ElectController":
@@ -271,12 +271,12 @@ def _whole(rows: Sequence[Event]) -> Iterator[Event]:
 
 @dataclass
 class _Known:
-    """The processes and sessions, as far as rows have said."""
+    """The state of processes, sessions and registrations after the rows so far."""
 
     running: set[int] = field(default_factory=set[int])
     sessions: set[int] = field(default_factory=set[int])
     left: set[int] = field(default_factory=set[int])
-    """Whose session is left by a process that is gone."""
+    """Brokers whose process ended while its session still lasts."""
     registered: dict[int, int] = field(default_factory=dict[int, int])
     learned: dict[int, int] = field(default_factory=dict[int, int])
     controller: int = 0
@@ -284,7 +284,7 @@ class _Known:
     """The newest controller epoch."""
 
     def unlearned(self, row: Event, later: Sequence[Event]) -> Iterator[Event]:
-        """Elections before this one of brokers that never learned of them: the epoch was counted, and the session ended."""
+        """Earlier elections that the elected broker never learned of: their epochs are missing, and its session ended."""
         for epoch in range(self.epoch + 1, row["args"]["controllerEpoch"]):
             silent = sorted(self.sessions & self.registered.keys() - {row["node"], self.controller})
             winner = next((broker for broker in silent if self._session_ends(broker, later)), None)
@@ -300,14 +300,14 @@ class _Known:
             yield {"node": winner, "action": "ResignController", "args": {"controller": winner}}
 
     def gone(self, row: Event, later: Sequence[Event]) -> Iterator[Event]:
-        """The ends of sessions of brokers that a controller does not find, and that register again."""
+        """The ends of the sessions of brokers that a new controller does not find, and that register again later."""
         found = row["args"].get("brokers", [*self.registered])
         for broker in sorted(self.registered.keys() - {*found}):
             if self._session_ends(broker, later):
                 yield self._made("SessionExpired", broker)
 
     def _session_ends(self, broker: int, later: Sequence[Event]) -> bool:
-        """Whether a broker's session ends before it is a controller, by what it does next."""
+        """Whether a broker's next steps show that its session ends before it becomes the controller."""
         for row in later:
             if row["node"] == broker and row["action"] in ("ElectController", "OnControllerFailover"):
                 return False
@@ -338,7 +338,7 @@ class _Known:
         return row
 
     def is_new(self, row: Event) -> bool:
-        """Takes a row; whether it says something that was not said before."""
+        """Apply a row to the state; return whether it changed something, or is no step of this state."""
         broker = _broker(row)
         match row["action"]:
             case _ if _is_of_replica(row):
@@ -387,7 +387,7 @@ def _set(numbers: Sequence[int]) -> str:
 
 
 class _Epochs:
-    """Broker epochs in small numbers: of each broker the first, the second, …"""
+    """Broker epochs as small numbers: 1 for a broker's first registration, 2 for its second, …"""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._of: dict[int, list[int]] = {}
@@ -396,7 +396,7 @@ class _Epochs:
                 self._of.setdefault(_broker(event), []).append(event["args"]["brokerEpoch"])
 
     def small(self, broker: int, epoch: int) -> int:
-        """0 for one that was never registered."""
+        """The small number of a broker epoch; 0 if the broker never registered with it."""
         known = self._of.get(broker, [])
         return known.index(epoch) + 1 if epoch in known else 0
 
@@ -429,7 +429,7 @@ def _event(event: Event, epochs: _Epochs) -> str:
 
 
 def _state(state: Event) -> dict[str, str]:
-    """Leader epochs and versions begin with 1 in the specification."""
+    """The fields of a partition's state in TLA+, where leader epochs and versions begin with 1."""
     return {
         "leader": _name(state["leader"]),
         "leaderEpoch": str(state["leaderEpoch"] + 1),
@@ -447,7 +447,7 @@ RATIONS = (
     "RecordSteps = FALSE",
     "Bugs = {}",
 )
-"""Of what traces are not rationed in."""
+"""Constants that limit models, and do not limit traces."""
 
 
 def modules(traces: Sequence[ZooKeeperTrace], deadlock: bool) -> tuple[str, str]:

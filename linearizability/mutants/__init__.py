@@ -1,4 +1,4 @@
-"""Brokers with one planted bug each: a checker that claims to find bugs must find these.
+"""Brokers with one planted bug each: the suite and the simulation must find every one.
 
     with planted("crc-unchecked"):        # in this process: the simulation
         ...

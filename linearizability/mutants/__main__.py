@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _serve(name: str, config: str) -> int:
-    """`tidegauge serve CONFIG` with the bug in it."""
+    """Run `tidegauge serve CONFIG` with the bug; return the exit code."""
     import tidegauge
 
     try:

@@ -1,4 +1,4 @@
-"""Bugs in access control: what a client may do, and what it may not see."""
+"""Bugs in access control: operations that are allowed or denied wrongly, and resources that are not hidden."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A mutant as a target: `exec:python -m linearizability.mutants adapter NAME` (the contract is `targets/CONTRACT.md`).
 
-It has as many nodes as the bug needs to show.
+It has the number of nodes that the bug needs in order to show.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from linearizability.targets.reference import ReferenceCluster
 
 
 class MutantCluster(ReferenceCluster):
-    """The reference, each node a process with the bug in it."""
+    """A cluster of the reference; each node is a process with the bug."""
 
     def __init__(self, mutant: str, **more: Any) -> None:
         super().__init__(f"mutant:{mutant}", **more)

@@ -1,4 +1,4 @@
-"""What the adapters of planted bugs have in common: the requests of `targets/CONTRACT.md`, carried out on a target of ours."""
+"""The common part of the adapters of planted bugs: they carry out the requests of `targets/CONTRACT.md` on a target of ours."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Adapter(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What it offers, beside the contract's version."""
+        """The result of `describe`, without the contract's version."""
 
     @abstractmethod
     def start(self, nodes: int, folder: Path, config: dict[str, str]) -> Sequence[Node]:
-        """Start the target; gives where clients reach it. Errors: TargetError."""
+        """Start the target; return the nodes' addresses for clients. Errors: TargetError."""
 
     @abstractmethod
     def end(self) -> None:
-        """End what was started."""
+        """End the target, if one was started."""
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one request. Errors: TargetError."""
@@ -59,7 +59,7 @@ class Adapter(ABC):
         return self.target
 
     def answer_requests(self) -> None:
-        """Answer until standard input ends; then end what was started."""
+        """Answer requests until standard input ends; then end the target."""
         try:
             for line in sys.stdin:
                 request = json.loads(line)

@@ -1,4 +1,4 @@
-"""Bugs in authentication: clients that are let in, or stay, though they may not."""
+"""Bugs in authentication: clients that the broker admits, or keeps, although it must not."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def removed_token_taken(original: Any, image: Any, token_id: str) -> Any:
 
 
 _KNOWN: dict[int, dict[Any, Any]] = {}
-"""By image: what bugs that remember too much have seen."""
+"""Id of an image or an authenticator -> credentials that were removed or replaced since; bugs still accept these."""
 
 
 @mutant(

@@ -1,4 +1,4 @@
-"""Bugs of replication that need several nodes: those of its history, each by the proposal that mended it, and its relatives."""
+"""Bugs of replication that need several nodes: those of Kafka's history, named after the KIP that fixed each, and others."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ACKS_ALL = -1
 LOST = (
     "eligible-incomplete", "leader-incomplete", "committed-differs", "lost-write", "offset-out-of-range", "truncation-reported",
 )  # fmt: skip
-"""Promises that are broken where committed records are gone."""
+"""Promises of which one breaks when committed records are lost."""
 DIVERGED = ("logs-differ", "replica-divergence", "inconsistent-offsets")
-"""Promises that are broken where two logs hold different records at one offset."""
+"""Promises of which one breaks when two logs hold different records at one offset."""
 
-# ---- how a follower's log is brought in line
+# ---- truncation and append of a follower's log
 
 
 @mutant(
@@ -84,7 +84,7 @@ def newer_epochs_appended(original: Any, log: Any, records: Any, now: int, leade
     return original(log, records, now)
 
 
-# ---- what a leader counts
+# ---- the leader's ISR and high watermark
 
 
 @mutant(
@@ -210,7 +210,7 @@ def follower_believes_its_leader(original: Any, leader_high_watermark: int, log_
     return leader_high_watermark
 
 
-# ---- what the controller admits
+# ---- decisions of the controller
 
 
 @mutant(
@@ -320,7 +320,7 @@ def reassigned_with_one_in_sync(original: Any, target: Any, terms: Any) -> None:
     original(target, terms)
 
 
-# ---- what is known after a change
+# ---- state after a change of leader or a restart
 
 
 @mutant(

@@ -1,4 +1,4 @@
-"""Bugs of compaction. They are of one log, so the log's state machine finds them, and the suite's requirements of compaction."""
+"""Bugs of compaction. They concern one log, so the log's state machine and the suite's requirements of compaction find them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of groups: of who owns what in which generation, of members that are gone, of offsets that were committed."""
+"""Bugs of groups: in generations and assignments, in the removal of members, and in committed offsets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def generation_without_stragglers(original: Any, group: Any) -> bool:
     return True
 
 
-# ---- members that are gone
+# ---- members that left or failed
 
 
 @mutant(

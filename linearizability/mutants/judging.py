@@ -1,10 +1,10 @@
-"""Each mutant before its judges: which requirements fail, and how many schedules the simulation needs.
+"""Finds for each mutant the requirements that fail, and the number of schedules that the simulation needs.
 
     python -m linearizability.mutants judge [NAME...]
 
-runs the conformance suite (as a command, on the areas that the mutant names) and `fuzz`, keeps what came out in
-`results.json`, and writes FOUND.md's table from it. What fails on the reference as it is proves nothing of a mutant and
-is left out.
+runs the conformance suite (as a command, on the requirements or areas that the mutant names) and `fuzz`, stores the results in
+`results.json`, and writes FOUND.md's table from them. Requirements that also fail on the unchanged reference are left out: they
+prove nothing about a mutant.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUN_TIMEOUT_S = 900
 
 
 def judge(names: list[str]) -> int:
-    """Judge mutants (all that one node shows, unless some are named), keep the results; 0 when all were caught as they should."""
+    """Judge these mutants, by default those of `judged`, and store the results; return 0 if all were caught as they should be."""
     chosen = [MUTANTS[name] for name in names or judged()]
     known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     areas = sorted({area for mutant in chosen for area in mutant.caught_by})
@@ -50,8 +50,8 @@ def judge(names: list[str]) -> int:
 
 
 def judged() -> list[str]:
-    """The mutants of this table: those that need several nodes, or runs of groups and transactions alone, are in that of
-    `tidegauge bench fuzz`; those of groups and of compaction, which are found otherwise too, are there or in one of their own."""
+    """The mutants of FOUND.md's table. Those that need several nodes and a workload other than records are in the table of
+    `tidegauge bench fuzz`; those of groups and of compaction are there or in a table of their own."""
     return [
         name
         for name, mutant in MUTANTS.items()
@@ -66,7 +66,7 @@ def _has_its_own_table(mutant: Mutant) -> bool:
 
 
 def is_fuzzed(mutant: Mutant) -> bool:
-    """Whether runs of single records must find it; runs of groups and transactions are for `tidegauge bench fuzz`."""
+    """Whether runs with the workload `records` must find the mutant; `tidegauge bench fuzz` has the other workloads."""
     return mutant.fuzz and mutant.workload == "records"
 
 
@@ -84,7 +84,7 @@ def _judge(mutant: Mutant, baseline: set[str]) -> dict[str, Any]:
 
 
 def _failing(target: str, selection: list[str]) -> set[str]:
-    """The requirements that fail on a target. Errors: RuntimeError when the suite could not judge it at all."""
+    """The requirements that fail on a target. Errors: RuntimeError if the suite could not judge the target at all."""
     *judged, summary = _tidegauge("run", *selection, "--target", target)
     failing = {line["id"] for line in judged if line.get("verdict") == "fail"}
     if not failing and summary["verdict"] not in ("pass", "fail"):
@@ -97,7 +97,7 @@ def _fuzz(name: str) -> dict[str, Any]:
 
 
 def _tidegauge(*arguments: str) -> list[dict[str, Any]]:
-    """Run a command with its results in a folder that goes; gives its JSON lines."""
+    """Run a command with a temporary folder for its results; return its JSON lines. Errors: RuntimeError if it prints none."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tidegauge", *arguments, "--json", "--results", folder]
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
@@ -108,7 +108,7 @@ def _tidegauge(*arguments: str) -> list[dict[str, Any]]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """What was found of each mutant, as a Markdown table."""
+    """The results of all mutants as a Markdown table."""
     rows = [
         "| mutant | what is wrong | requirements that fail | fuzz: schedules | broken promise |",
         "| --- | --- | --- | --- | --- |",
@@ -125,7 +125,7 @@ def table(results: dict[str, Any]) -> str:
 
 
 def write_table() -> None:
-    """Put the table of the kept results into FOUND.md."""
+    """Write the table of the stored results into FOUND.md."""
     write_part(PAGE, "table", table(json.loads(RESULTS.read_text())))
 
 

@@ -1,4 +1,4 @@
-"""Bugs in what is said on the wire, and in what a request's handler does."""
+"""Bugs in frames and responses, and in request handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of the metadata quorum: what Raft forbids."""
+"""Bugs of the metadata quorum: violations of Raft."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def snapshot_ahead(original: Any, quorum: Any, end_offset: int, records: Any, no
     return quorum.log.write_snapshot(quorum.log.end, records, now, level)
 
 
-# ---- voters that come and go (KIP-853)
+# ---- changes of the voters (KIP-853)
 
 
 @mutant(

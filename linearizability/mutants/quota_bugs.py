@@ -1,4 +1,4 @@
-"""Bugs in quotas: clients that are not throttled, or for what others have used."""
+"""Bugs in quotas: clients that are not throttled, or throttled by the wrong quota."""
 
 from __future__ import annotations
 

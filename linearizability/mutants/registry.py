@@ -1,4 +1,4 @@
-"""What a mutant is, and how it is planted and taken out again."""
+"""The registry of mutants, and how to plant a mutant and remove it again."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ class Mutant:
 
     name: str
     bug: str
-    """What is wrong, in one sentence about what the broker does."""
+    """The bug, in one sentence about the broker's behaviour."""
     function: str
     """The function that is replaced: `module:name` or `module:Class.name`."""
     replacement: Callable[..., Any]
-    """Called with the original first, then as the original is called."""
+    """The function that replaces it: its first argument is the original, the others are the original's arguments."""
     caught_by: tuple[str, ...]
-    """Requirements of the conformance suite that must fail; areas are run to find them."""
+    """Requirements of the conformance suite that must fail, or areas in which one must."""
     fuzz: bool
     """Whether `tidegauge fuzz` must find it."""
     everywhere: bool
     """Whether modules that imported the function by name get the replacement, too."""
     nodes: int = 1
-    """How many nodes a run needs for the bug to show."""
+    """The number of nodes that a run needs for the bug to show."""
     breaks: tuple[str, ...] = ()
-    """The promises of which one must be seen broken; any, where none is named."""
+    """Promises of which one must break; empty: any promise."""
     workload: str = "records"
-    """What clients do in the runs that must find it (`tidegauge fuzz --workload`)."""
+    """The clients' workload in the runs that must find it (`tidegauge fuzz --workload`)."""
     machine: str = ""
-    """The state machine of the tests that must find it: `module:class`; none, where clients or the suite find it."""
+    """The state machine of the tests that must find it: `module:class`; empty if clients or the suite find it."""
     in_history: bool = False
-    """Whether it loses or changes committed records: then clients' histories alone must show it."""
+    """Whether it loses or changes committed records: then the checker must also find it from clients' histories alone."""
     only_in_history: bool = False
-    """Whether nothing else can: a look into nodes shows another broken promise before, which ends the run."""
+    """Whether only histories can show it: checks of the nodes' state see another broken promise earlier, which ends the run."""
     also: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
-    """Further functions that are replaced: a second defence, behind which the bug would not show."""
+    """Further functions that are replaced, because they would prevent the effect of the bug."""
     coordination: str = "kraft"
-    """What coordinates the nodes of the runs that must find it (`tidegauge fuzz --coordination`)."""
+    """The coordination of the nodes in the runs that must find it (`tidegauge fuzz --coordination`)."""
 
     def is_found_by(self, rule: str) -> bool:
-        """Whether a broken promise (or several, after commas) is what the bug is to be known by."""
+        """Whether a broken promise (or several, separated by commas) is one that this bug must break."""
         return not self.breaks or any(each in self.breaks for each in rule.split(", "))
 
 
 class Found(TypedDict, total=False):
-    """Where a mutant shows, and by what it is known: the fields of `Mutant` that have a default."""
+    """The fields of `Mutant` that have a default: they describe how the mutant is found."""
 
     nodes: int
     breaks: tuple[str, ...]
@@ -106,9 +106,9 @@ class UnknownMutant(KeyError):
 
 
 class BrokenMutant(BaseException):
-    """The mutant does not fit the reference any more: our mistake, and never counted as a bug that was found.
+    """The mutant no longer fits the reference: an error of this project, which never counts as a bug that was found.
 
-    No Exception, so that no handler takes it for the node's failure.
+    It is not an Exception, so that no handler treats it as a failure of the node.
     """
 
 
@@ -177,7 +177,7 @@ def _function_of(original: Any) -> Callable[..., Any]:
 
 
 def _require_fit(found: Mutant, function: Callable[..., Any]) -> None:
-    """The replacement must be callable as the original is. Errors: BrokenMutant."""
+    """Check that the replacement accepts the original's arguments. Errors: BrokenMutant if not."""
     parameters = inspect.signature(function).parameters.values()
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     named = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
@@ -202,7 +202,7 @@ def _put(table: dict[Any, Any], key: Any, original: Any, replaced: Any) -> Calla
 
 
 def _load() -> None:
-    """Fill the registry."""
+    """Import all modules of bugs, which fills the registry."""
     from linearizability.mutants import (  # noqa: F401
         access_bugs,
         authentication_bugs,

@@ -1,4 +1,4 @@
-"""Bugs in what a partition lets be seen, and in which batches it takes."""
+"""Bugs in the batches that a partition accepts, and in the records and offsets that it reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs in what is kept on the disk, and in what a node makes of it when it starts again."""
+"""Bugs in the data that is written to disk, and in its recovery after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs of transactions: in what a coordinator decides, in what a partition knows of them, and in a group's pending offsets."""
+"""Bugs of transactions: in a coordinator's decisions, in a partition's transactional state, and in a group's pending offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.storage.last_stable import NOTHING_OPEN
 
 CLASSIC = 1
-"""The transaction version before KIP-890, in which ends raise no epoch."""
+"""The transaction version before KIP-890, in which the end of a transaction does not raise the epoch."""
 GREATEST_EPOCH = 2**15 - 1
 
 

@@ -1,4 +1,4 @@
-"""Bugs in the coordination by ZooKeeper: those that Apache Kafka once had, and one of ZooKeeper itself."""
+"""Bugs of clusters with ZooKeeper: former bugs of Apache Kafka, and one of ZooKeeper itself."""
 
 from __future__ import annotations
 

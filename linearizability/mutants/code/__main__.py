@@ -68,7 +68,7 @@ def run(
     unit_s: Annotated[float, typer.Option(min=1, help="Unit tests hang after twice their time and so much more.")] = 60,
     as_json: Json = False,
 ) -> None:
-    """Ask the unit tests and the simulation about changes; rows are stored in results.json as they are found."""
+    """Run the unit tests and the simulation on changes; each row is stored in results.json as soon as it is found."""
     from linearizability.mutants.code.judging import Limits, checks_of_today, is_current, judge, load, store
 
     stored, begin, checks = load(), time.monotonic(), checks_of_today()
@@ -88,7 +88,7 @@ def run(
 
 
 def _in_turn(changes: list[Change], sample: int) -> list[Change]:
-    """The first of each package, then the second of each, and so on: whenever it is broken off, it is a fair sample of each."""
+    """The first change of each package, then the second of each, and so on, so that an interrupted run is a fair sample."""
     counts = Counter[str]()
     ranks: dict[str, int] = {}
     for change in changes:
@@ -108,7 +108,7 @@ def _line(row) -> str:
 
 @app.command()
 def show(as_json: Json = False) -> None:
-    """Print a table of what is stored: of the changes that unit tests detect, how many does the simulation detect?"""
+    """Print a table of the stored rows: how many changes each judge detects, and the share of the unit tests' that both do."""
     from linearizability.mutants.code.judging import load
 
     rows = list(load().values())
@@ -123,7 +123,7 @@ def show(as_json: Json = False) -> None:
 
 
 def _counts(rows: list) -> dict[str, int | str]:
-    rows = [row for row in rows if not row.simulation.startswith("cannot run")]  # they do not import: no plain mistake
+    rows = [row for row in rows if not row.simulation.startswith("cannot run")]  # not importable: not a realistic bug
     unit = sum(bool(row.unit) for row in rows)
     both = sum(bool(row.unit and row.simulation) for row in rows)
     low, high = wilson(both, unit) if unit else (0, 1)
@@ -135,7 +135,7 @@ def _counts(rows: list) -> dict[str, int | str]:
 
 
 def wilson(found: int, of: int) -> tuple[float, float]:
-    """Wilson's interval of 95 % for a share."""
+    """The limits of Wilson's 95 % interval for the share `found` / `of`."""
     z2 = 1.96**2
     middle, half = found + z2 / 2, (z2 * (found * (of - found) / of + z2 / 4)) ** 0.5
     return (middle - half) / (of + z2), (middle + half) / (of + z2)
@@ -143,7 +143,7 @@ def wilson(found: int, of: int) -> tuple[float, float]:
 
 @app.command()
 def read(change: str, text: str) -> None:
-    """Store what a reader of the code says of a change that no judge detected."""
+    """Store a reader's explanation of a change that no judge detected."""
     from linearizability.mutants.code.judging import load, store
 
     row = load().get(change)
@@ -172,7 +172,7 @@ def simulate(change: str, seeds: list[int]) -> None:
 
 @app.command(hidden=True)
 def reach_runs(first: int, end: int, digest: str) -> None:
-    """Record which runs of the simulation reach what."""
+    """Record the blocks of code that each run of the simulation reaches."""
     recorder = Recorder()
     modules = plant_marks(recorder.now)
     from linearizability.mutants.code.judging import simulate
@@ -192,7 +192,7 @@ def reach_runs(first: int, end: int, digest: str) -> None:
 
 @app.command(hidden=True)
 def reach_tests(package: str, digest: str) -> None:
-    """Record which unit tests of a package reach what."""
+    """Record the blocks of code that each unit test of a package reaches."""
     recorder = Recorder()
     modules = plant_marks(recorder.now)
     import pytest

@@ -1,13 +1,13 @@
-"""The places of a module that can be changed, and how.
+"""Finds the places of a module that can be changed.
 
-| kind | what is changed |
+| kind | change |
 | --- | --- |
 | negate | the condition of an `if`, a `while` or a comprehension is negated |
 | operand | one operand of an `and` or an `or` is left out |
 | bound | `<` and `<=`, `>` and `>=`, `min` and `max` are exchanged |
 | step | `+ 1` or `- 1` is left out |
 | call | a call whose result is not used is left out |
-| reset | an assignment to an attribute or an entry keeps what was there |
+| reset | an assignment to an attribute or an entry is left out |
 
 Not changed: log lines, trace events, assertions, first values of a new object, texts for people.
 """
@@ -30,19 +30,19 @@ MOVED: dict[type[ast.cmpop], type[ast.cmpop]] = {ast.Lt: ast.LtE, ast.LtE: ast.L
 EXCHANGED = {"min": "max", "max": "min"}
 TEXTS = frozenset({"__repr__", "__str__", "__format__"})
 UNSEEN_CALLS = frozenset({"debug", "info", "warning", "error", "exception", "log", "trace_step"})
-"""Log lines, and the trace that the specification is held against: other tests look at these."""
+"""Calls that write log lines, and the trace that the specification checks: other tests cover these."""
 NO_RULES = frozenset({f"reference.storage.{disk}" for disk in ("disk", "posix_disk", "simulated_disk")})
-"""Modules that are not changed: the disk is what the simulation replaces."""
+"""Modules that are not changed: the simulation replaces the disk."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One change of one module; `apply` makes it in the tree that it was found in."""
+    """One change of one module; `apply` makes it in the tree in which it was found."""
 
     module: str
-    """As `reference.storage.log`."""
+    """For example `reference.storage.log`."""
     function: str
-    """As `Log.append`."""
+    """For example `Log.append`."""
     kind: str
     number: int
     """Counts the changes of this kind within the function, from 1."""
@@ -53,7 +53,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        """Its address, as `storage.log:Log.append:bound2`."""
+        """The change's address, for example `storage.log:Log.append:bound2`."""
         return f"{self.module.removeprefix('reference.')}:{self.function}:{self.kind}{self.number}"
 
     @property
@@ -62,7 +62,7 @@ class Change:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when the changed text does."""
+        """A digest of name, former and new text: a stored row with another one is stale."""
         return hashlib.sha256(f"{self.name} {self.was} {self.becomes}".encode()).hexdigest()[:8]
 
 
@@ -72,14 +72,14 @@ def module_path(module: str) -> Path:
 
 
 def changes_of(module: str) -> tuple[ast.Module, list[Change]]:
-    """A module's tree, and all changes that can be made in it; only one of them may be."""
+    """A module's tree, and all changes of it; only one of them may be applied to this tree."""
     tree = ast.parse(module_path(module).read_text())
     return tree, [change for name, function in _functions(tree) for change in _numbered(module, name, function)]
 
 
 @cache
 def all_changes() -> dict[str, Change]:
-    """All changes by name, in an order that is random and always the same: the first hundred are a fair sample."""
+    """All changes by name, in a fixed random order: any first part is a fair sample."""
     modules = [
         "reference." + ".".join(path.relative_to(ROOT / "reference").with_suffix("").parts)
         for package in PACKAGES
@@ -110,7 +110,7 @@ def _numbered(module: str, function: str, body: ast.FunctionDef) -> Iterator[Cha
 
 
 Site = tuple[str, ast.expr | ast.stmt, ast.expr | ast.stmt, Callable[[], None]]
-"""The kind, what was, what it becomes, and what puts it there."""
+"""(kind, former node, new node, function that makes the change)."""
 
 
 def _sites(node: ast.AST) -> Iterator[Site]:
@@ -135,7 +135,7 @@ def _put(items: list[Any], index: int, new: ast.AST) -> None:
 
 
 def _changes(node: ast.AST, put: Callable[[ast.AST], None], is_test: bool = False) -> Iterator[Site]:
-    """What can be changed at a node, by putting another in its place, and below it."""
+    """The changes at a node, which `put` replaces by another, and the changes inside it."""
     if is_test and isinstance(node, ast.expr):
         yield _site("negate", node, _negated(node), put)
     match node:
@@ -158,7 +158,7 @@ def _changes(node: ast.AST, put: Callable[[ast.AST], None], is_test: bool = Fals
 
 
 def _left_out(node: ast.Expr | ast.Assign | ast.AugAssign) -> Iterator[Site]:
-    """The statement replaced by `pass`. Local names are kept: without them nothing runs."""
+    """The change that replaces a statement by `pass`; none for an assignment to a local name, without which the code fails."""
     if isinstance(node, ast.Expr):
         kind = "call" if isinstance(node.value, ast.Call) else ""
     else:

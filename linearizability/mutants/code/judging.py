@@ -1,7 +1,7 @@
-"""Asks the unit tests and the simulation about one change of the code, and keeps what they say.
+"""Runs the unit tests and the simulation on one change of the code, and stores the results.
 
-Each judge runs in a process of its own, with the change planted. A judge detects a change when it fails, or when it does not end
-where the unchanged code does.
+Each judge runs in a separate process, with the change planted. A judge detects a change if it fails, or if it takes much longer
+than with the unchanged code.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ PYTEST = (
 )  # fmt: skip
 THIS = (sys.executable, "-m", "linearizability.mutants.code")
 FAILED, INTERRUPTED, NOT_FOUND = 1, 2, 4
-"""Exit codes of pytest: tests failed; the session did not begin properly, as by an
-import that fails; a test's file is not imported."""
+"""Exit codes of pytest: tests failed; the session did not begin, for example because an
+import failed; a test's file could not be imported."""
 SIMULATED = (
     "reference",
     *(f"linearizability/{each}" for each in ("simulation", "workload", "rules", "history", "pipeline")),
@@ -42,17 +42,17 @@ KINDS = (
     (1, "records"), (3, "records"), (1, "transactions"), (3, "transactions"), (1, "groups"), (3, "groups"),
     (1, "copy"), (3, "copy"),
 )  # fmt: skip
-"""Nodes and workload of the simulation's runs, in turn: run n has seed n."""
+"""(nodes, workload) of the simulation's runs, in turn. Run n has seed n."""
 
 RUNS_RECORDED_AT_ONCE = 50
 MOST_MEMORY_BYTES = 4 << 30
 HANGS_AFTER_S = 60
-"""No run of the simulation takes so much CPU time on the unchanged code."""
+"""The CPU time after which a run of the simulation hangs: with the unchanged code every run takes less."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is kept of one change."""
+    """The stored result of one change."""
 
     change: str
     fingerprint: str
@@ -60,32 +60,32 @@ class Row:
     was: str
     becomes: str
     unit: str = ""
-    """The test that failed, `hangs`, or nothing: the unit tests do not detect it."""
+    """The test that failed, or `hangs`; "" if the unit tests do not detect the change."""
     simulation: str = ""
-    """The broken promise, `hangs`, or nothing."""
+    """The broken promise, or `hangs`; "" if the simulation does not detect the change."""
     runs: int = 0
-    """The simulation's runs up to and with the one that detected it, or how many are known to detect nothing."""
+    """The number of the simulation's runs up to the one that detected the change, or the number that detected nothing."""
     unit_s: float = 0
     simulation_s: float = 0
-    """CPU time of both judges."""
+    """CPU time of each judge."""
     read: str = ""
-    """Of what no judge detected: what a reader of the code says of it."""
+    """A reader's explanation of a change that no judge detected."""
     checks: str = ""
-    """The text of the simulation that made these runs (`checks_of_today`); empty of rows before 2026-11-26."""
+    """The digest of the simulation that made these runs (`checks_of_today`); empty in rows before 2026-11-26."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to look for one change. All times are CPU times: a busy machine changes no verdict."""
+    """The limits of one change's judges. All times are CPU times, so the machine's load changes no verdict."""
 
     runs: int = 500
     simulation_s: float = 240
     unit_s: float = 60
-    """Unit tests hang when they take so much more than twice the time of the unchanged code."""
+    """Unit tests hang when they take more than twice the time of the unchanged code and this time."""
 
 
 def judge(change: Change, limits: Limits, before: Row | None = None) -> Row:
-    """Ask both judges. With an earlier row whose simulation detected nothing, only its further runs are made."""
+    """Run both judges. With an earlier row, whose simulation detected nothing, only the simulation's further runs are made."""
     unit, unit_s = (before.unit, before.unit_s) if before else ask_unit_tests(change, limits.unit_s)
     simulation, runs, simulation_s = ask_simulation(change, limits, before.runs if before else 0)
     simulation_s += before.simulation_s if before else 0
@@ -106,12 +106,12 @@ def judge(change: Change, limits: Limits, before: Row | None = None) -> Row:
 
 
 def checks_of_today() -> str:
-    """Changes when the simulation or a rule does: what earlier runs did not detect, today's may."""
+    """A digest of the simulation and its rules: with another one, new runs may detect a change that earlier runs did not."""
     return reaching.digest_of(*(each for each in SIMULATED if each != "reference"))
 
 
 def ask_unit_tests(change: Change, more_s: float) -> tuple[str, float]:
-    """The test that fails, `hangs`, or nothing; and the CPU time. Only tests that reach the change run, the quickest first."""
+    """The failing test, `hangs` or "", and the CPU time. Only tests that reach the change run, the quickest first."""
     reached = reached_by_tests(change.package)
     tests = reached.of(change)
     if not tests:
@@ -144,13 +144,13 @@ def ask_unit_tests(change: Change, more_s: float) -> tuple[str, float]:
 
 
 def reached_by_tests(package: str) -> Reached:
-    """Which unit tests of a package reach what; they are run once where that is not known."""
+    """The blocks that each unit test of a package reaches; runs the tests once if no current record exists."""
     digest = reaching.digest_of("reference", UNIT_TESTS[package])
     return _recorded(package, digest, "reach-tests", package, digest)
 
 
 def reached_by_runs(first: int, end: int) -> Reached:
-    """Which of these runs of the simulation reach what; they are made once where that is not known."""
+    """The blocks that each of these runs of the simulation reaches; makes the runs once if no current record exists."""
     digest = f"{reaching.digest_of(*SIMULATED)} {first} {end}"
     return _recorded(f"simulation-{first}", digest, "reach-runs", str(first), str(end), digest)
 
@@ -165,13 +165,13 @@ def _recorded(name: str, digest: str, *command: str) -> Reached:
 
 
 def _limit(cpu_s: float) -> None:
-    """A change may make a loop that never ends, and may collect without end: then a judge ends, or memory is refused."""
+    """Limit CPU time and memory of this process: a change may cause an endless loop, or use memory without limit."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s) + 10))
 
 
 def ask_simulation(change: Change, limits: Limits, first: int = 0) -> tuple[str, int, float]:
-    """The promise that breaks, `hangs`, or nothing; after how many runs, with those that do not reach the change; CPU time."""
+    """The broken promise, `hangs` or ""; the number of runs, with those that do not reach the change; and the CPU time."""
     spent = 0.0
     for begin in range(first - first % RUNS_RECORDED_AT_ONCE, limits.runs, RUNS_RECORDED_AT_ONCE):
         end = min(begin + RUNS_RECORDED_AT_ONCE, limits.runs)
@@ -184,7 +184,7 @@ def ask_simulation(change: Change, limits: Limits, first: int = 0) -> tuple[str,
 
 
 def _ask_runs(change: Change, seeds: list[int], end: int, limit_s: float) -> tuple[str, int, float]:
-    """The same of these runs; without one that detects the change, `end` runs are known to detect nothing."""
+    """The same for these seeds. If none of the runs detects the change, the number of runs is `end`."""
     if not seeds:
         return "", end, 0
     command, spent, waiting = [*THIS, "simulate", change.name, *map(str, seeds)], 0.0, iter(seeds)
@@ -218,13 +218,13 @@ def _ask_runs(change: Change, seeds: list[int], end: int, limit_s: float) -> tup
 
 
 def said(line: str) -> tuple[str, float]:
-    """The broken promise, or promises with spaces between them, and the CPU seconds of a line that `simulate` printed."""
+    """The broken promise, or several separated by spaces, and the CPU seconds in a line that `simulate` printed."""
     rule, _, seconds = line.rpartition(" ")
     return rule, float(seconds)
 
 
 def simulate(seeds: Iterable[int]) -> Iterator[str]:
-    """The broken promise of each run in turn, or `-`; `hangs` is the last."""
+    """The broken promise of each run in turn, or `-`; ends after `hangs`."""
     from linearizability.pipeline.verdict import INVALID
     from linearizability.simulation.drawing import draw
     from linearizability.simulation.fuzzing import collect_rarely
@@ -246,7 +246,7 @@ def simulate(seeds: Iterable[int]) -> Iterator[str]:
 
 
 class _Hangs(BaseException):
-    """A run took longer than any does; no handler of the simulation's takes it for a failure of a node."""
+    """A run took longer than HANGS_AFTER_S. A BaseException, so that the simulation does not treat it as a node's failure."""
 
 
 def _hangs(number: int, frame: object) -> None:
@@ -259,7 +259,7 @@ def load(path: Path = STORE) -> dict[str, Row]:
 
 
 def store(rows: Iterable[Row], path: Path = STORE) -> None:
-    """Put rows in; several runs may share the file. Rows of code that is no more are left out."""
+    """Add or replace rows; several processes may write the file at a time. Rows of changes that no longer exist are removed."""
     with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         kept = load(path) | {row.change: row for row in rows}
@@ -272,5 +272,5 @@ def store(rows: Iterable[Row], path: Path = STORE) -> None:
 
 
 def is_current(change: Change, row: Row | None) -> bool:
-    """Whether the stored row speaks of the present text."""
+    """Whether a stored row was measured with the present text of the change."""
     return row is not None and row.fingerprint == change.fingerprint

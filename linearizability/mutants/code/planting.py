@@ -1,4 +1,4 @@
-"""Runs a Python program with one change of the code, or with marks that show what is reached; the source files stay."""
+"""Makes this process import the code with one change, or with marks that record reached blocks; source files are not changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UnknownChange(KeyError):
 
 
 class _Changed(importlib.machinery.SourceFileLoader):
-    """Compiles the module as it is to be; what was compiled before is not used, and nothing is stored."""
+    """Compiles a module from a changed tree, without reading or writing a compiled file."""
 
     def __init__(self, fullname: str, tree: ast.Module, names: dict[str, Any]) -> None:
         super().__init__(fullname, str(module_path(fullname)))
@@ -57,7 +57,7 @@ def _import_from(trees: dict[str, Callable[[], ast.Module]], names: dict[str, An
 
 
 def plant(name: str) -> None:
-    """From now on this process imports the module with the change. Errors: UnknownChange; the module is imported already."""
+    """Make later imports load the module with the change. Errors: UnknownChange; ImportError if it is imported already."""
     if name not in all_changes():
         raise UnknownChange(name)
     module = all_changes()[name].module
@@ -71,7 +71,7 @@ def plant(name: str) -> None:
 
 
 def plant_marks(reached: set[str]) -> list[str]:
-    """From now on this process notes in `reached` which blocks of these modules it reaches."""
+    """Make later imports load the modules with marks, which add each reached block to `reached`; return the modules."""
     modules = sorted({change.module for change in all_changes().values()})
     _import_from({module: partial(marked, module) for module in modules}, {MARK: reached.add})
     return modules

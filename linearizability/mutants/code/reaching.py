@@ -1,8 +1,8 @@
-"""Which unit tests and which runs of the simulation reach a change.
+"""Finds the unit tests and the runs of the simulation that reach a change.
 
-A run that does not reach the changed place is the run of the unchanged code, step by step: it cannot detect the change,
-and is not repeated. So the unchanged code is executed once with a mark in each block, and what reached which block is
-kept in a cache. Tests that draw are asked if they reached the block in that one session.
+A run that does not reach the changed place is identical to the run of the unchanged code: it cannot detect the change, and is not
+repeated. So the unchanged code runs once with a mark in each block, and a cache stores which tests and runs reached it. For a
+test with random input this one session decides whether it runs.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ MARK = "__reached__"
 BODIES = ("body", "orelse", "finalbody")
 CACHED = frozenset({"cache", "lru_cache"})
 ALWAYS = "always"
-"""What reaches a block of a function whose result is kept for all who come later."""
+"""In place of a test's name: the block is reached only once for all tests, for example in a function with a cached result."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """Who reaches which block, and how long each took."""
+    """CPU seconds of each test or run, and for each block the tests or runs that reach it."""
 
     seconds: dict[str, float]
     places: dict[str, list[str]]
 
     def of(self, change: Change) -> list[str]:
-        """Those that reach the change, the quickest first; behind them all others, if it is reached before any of them begins."""
+        """The tests or runs that reach the change, the quickest first; then all others if the block is marked ALWAYS."""
         found = self.places.get(place_of(change), [])
         ordered = sorted({*found} - {ALWAYS}, key=lambda name: self.seconds[name])
         return ordered + sorted({*self.seconds} - {*ordered}) if ALWAYS in found else ordered
@@ -102,7 +102,7 @@ def _kept(modules: Iterable[str]) -> Iterator[str]:
 
 
 class Recorder:
-    """Notes what is reached between one name and the next; also a plugin of pytest."""
+    """Records the blocks that each test or run reaches; also a plugin of pytest."""
 
     def __init__(self) -> None:
         self.now: set[str] = set()
@@ -122,7 +122,7 @@ class Recorder:
         self.before()
 
     def before(self) -> None:
-        """Nothing of what is reached so far is reached again for each."""
+        """Mark the blocks reached so far as ALWAYS: later tests or runs need not reach them again."""
         for place in self.now:
             self.reached.places.setdefault(place, []).append(ALWAYS)
 
@@ -140,14 +140,14 @@ class Recorder:
 
 
 def load(name: str, digest: str) -> Reached | None:
-    """What was recorded of the present code, or None."""
+    """The record of this name for the code with this digest, or None."""
     path = FOLDER / f"{name}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     return Reached(kept["seconds"], kept["places"]) if kept.get("digest") == digest else None
 
 
 def digest_of(*folders: str) -> str:
-    """Changes when a Python file of one of the folders does."""
+    """A digest of all Python files in these folders."""
     total = hashlib.sha256()
     for path in sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py")):
         total.update(path.read_bytes())

@@ -1,6 +1,6 @@
 """`python -m linearizability.mutants.wire list | restricted | adapter NAME [BEHIND]`.
 
-NAME is a lie, `honest` for none, or `restricted-NAME` for a sound broker that serves less.
+NAME is a lie, `honest` for none, or `restricted-NAME` for a correct broker that serves less.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A lie as a target: `exec:python -m linearizability.mutants.wire adapter NAME [BEHIND]` (the contract is `targets/CONTRACT.md`).
 
-BEHIND is the sound broker, `reference:1` unless given. Its hooks are offered as they are, but for cuts of the network; a
-restricted broker (`restricted-NAME`) offers none, unless its row says so.
+BEHIND is the correct broker, by default `reference:1`. The adapter offers its hooks, except those that cut the network; a
+restricted broker (`restricted-NAME`) offers none unless its row has `hooks=True`.
 """
 
 from __future__ import annotations

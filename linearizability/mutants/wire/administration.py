@@ -28,11 +28,11 @@ CREATE, REMOVE, GROW, RECORDS, REPORT, CHANGE, REPLACE = (
 )  # fmt: skip
 SET, DELETE, APPEND, SUBTRACT = range(4)
 BROKER = 4
-"""The type of resource."""
+"""The resource type of brokers."""
 
 
 def deleted(exchange: Exchange, message: Any) -> DeleteTopicsResponse:
-    """An answer that says that all topics are deleted."""
+    """A response that reports all topics of the request as deleted."""
     result = DeleteTopicsResponse.DeletableTopicResult
     named = [(topic.name, topic.topic_id) for topic in message.topics] or [(n, NO_UUID) for n in message.topic_names]
     return DeleteTopicsResponse(responses=[result(name=name, topic_id=id) for name, id in named])

@@ -1,8 +1,8 @@
-"""Random rewritings of any field of any answer, and of frames, by a seed.
+"""Rewrites fields of responses, and frames, at random by a seed.
 
-A suite also reads responses that its authors did not foresee. Each answer is rewritten with a drawn probability: mostly one field,
-chosen among all of the decoded message, gets a boundary value, a neighbour or anything, and often it is a list; else the frame is cut off,
-goes on after its end, has bits flipped, or announces another size.
+The suite must also handle responses that its authors did not foresee. A response is rewritten with a certain probability, in one
+of two ways. Mostly one field of the decoded message, often a list, gets a boundary value, a value next to the old one, or any
+value. Otherwise the frame is cut off, has additional bytes or flipped bits, or announces another size.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Field, Message
 
 RATES = (0.03, 0.1, 0.3)
-"""Probabilities of which one is drawn for a seed."""
+"""Probabilities of a rewriting; each seed draws one."""
 OF_FIELDS = 0.8
 """The share of rewritings that change a field."""
 OF_LISTS = 0.4
-"""The share of these that change a list where there is one: an element is missing, there twice, in another place, or another one."""
+"""The share of these that change a list, if there is one: an element is removed, repeated, moved or replaced."""
 BITS = {"int8": 8, "int16": 16, "uint16": 16, "uint32": 32, "int32": 32, "int64": 64}
 
 
@@ -38,9 +38,9 @@ class Chance:
         self.draw = random.Random(seed)
         self.rate = self.draw.choice(RATES)
         self.spared = self.draw.randrange(0, 20)
-        """So many answers pass first."""
+        """The number of first responses that are not rewritten."""
         self.done: list[str] = []
-        """What was rewritten."""
+        """One line for each rewriting."""
 
     def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
         return None
@@ -88,7 +88,7 @@ class Chance:
     # ---- fields
 
     def _with_other_field(self, exchange: Exchange, frame: bytes, name: str) -> bytes | None:
-        """The answer with one field changed; None where it cannot be read, or not be written with what was drawn."""
+        """The response with one field changed; None if it cannot be decoded, or not be encoded with the drawn value."""
         try:
             correlation_id, message = decode_response(exchange.key, exchange.version, frame)
             places = [
@@ -163,7 +163,7 @@ class Chance:
         )
 
     def _like(self, one: Any, version: int) -> Any:
-        """An element that nothing asked for: as another one, but for a field of it."""
+        """A new element like `one`, with one field changed."""
         if not isinstance(one, Message):
             return one + 1 if isinstance(one, int) else one
         fields = [each for each in one.FIELDS if version in each.versions]

@@ -42,27 +42,27 @@ METADATA, CLUSTER, PAGES, COORDINATOR, VERSIONS = (
 def stays_open(
     holds: Callable[[ProxiedConnection], bool], said: bytes = b""
 ) -> Callable[[ProxiedConnection], bytes | None]:
-    """The connection stays open where the broker closes it for such a reason."""
+    """Keep the connection open, and send `said`, if `holds` for a connection that the broker closed."""
     return lambda connection: said if holds(connection) else None
 
 
 def correlation(change: Callable[[int], int]) -> Callable[[Exchange, bytes], bytes]:
-    """Another correlation id in the answer."""
+    """Change the correlation id of the response."""
     return lambda exchange, frame: struct.pack(">I", change(exchange.correlation_id) & 0xFFFFFFFF) + frame[4:]
 
 
 def other_header(exchange: Exchange, frame: bytes) -> bytes:
-    """A flexible answer whose header has no tagged fields."""
+    """Remove the tagged fields from the header of a flexible response."""
     return frame[:4] + frame[5:]
 
 
 def tagged_header(exchange: Exchange, frame: bytes) -> bytes:
-    """Tagged fields in a header that has none."""
+    """Add tagged fields to a header that has none."""
     return frame[:4] + b"\x00" + frame[4:]
 
 
 def has_unknown_tags(exchange: Exchange, message: Any) -> bool:
-    """Whether the request has tagged fields that no table knows."""
+    """Whether the request has tagged fields that the schemas do not define."""
     return any(each.unknown_tagged_fields for each in structures(message))
 
 
@@ -72,7 +72,7 @@ def without_client_id(exchange: Exchange, message: Any) -> bool:
 
 
 def second_time(exchange: Exchange, message: Any) -> bool:
-    """Whether the connection has asked for this API before."""
+    """Whether the connection has sent a request of this API before; notes it."""
     seen = exchange.connection.memory.setdefault("asked", set[str]())
     again = exchange.api in seen
     seen.add(exchange.api)
@@ -85,24 +85,24 @@ def for_api(key: int, name: str, change: Any) -> Any:
 
 
 def unknown_api(connection: ProxiedConnection) -> bool:
-    """Whether the last request's key stands in no table."""
+    """Whether the last request's API key is unknown."""
     return connection.last is not None and not connection.last.api
 
 
 def known_api(connection: ProxiedConnection) -> bool:
-    """Whether the last request was of a known API, and no frame was impossible."""
+    """Whether the last request was of a known API, and no frame had an impossible size."""
     return connection.last is not None and bool(connection.last.api) and not connection.malformed
 
 
 def out_of_range(connection: ProxiedConnection) -> bool:
-    """Whether the last request was of a known API in a version that is not in its tables."""
+    """Whether the last request was of a known API in an unknown version."""
     from reference.protocol.apis import APIS
 
     return known_api(connection) and connection.last.version not in APIS[connection.last.key].request.VERSIONS  # type: ignore[union-attr]
 
 
 def all_found(exchange: Exchange, request: Any) -> MetadataResponse:
-    """The topics that are asked for, without an error and without partitions."""
+    """A response with the requested topics, without errors and without partitions."""
     entry = MetadataResponse.MetadataResponseTopic
     return MetadataResponse(topics=[entry(name=each.name or "", topic_id=each.topic_id) for each in request.topics])
 

@@ -40,7 +40,7 @@ def reported(name: str, change: Any) -> Change:
 
 
 def committed(exchange: Exchange, message: Any) -> OffsetCommitResponse:
-    """An answer that says that all is committed."""
+    """A response that reports all offsets of the request as committed."""
     topic, partition = (
         OffsetCommitResponse.OffsetCommitResponseTopic,
         OffsetCommitResponse.OffsetCommitResponsePartition,
@@ -58,7 +58,7 @@ def committed(exchange: Exchange, message: Any) -> OffsetCommitResponse:
 
 
 def left(exchange: Exchange, message: Any) -> LeaveGroupResponse:
-    """An answer that says that all have left."""
+    """A response that reports all members of the request as removed."""
     member = LeaveGroupResponse.MemberResponse
     return LeaveGroupResponse(
         members=[member(member_id=m.member_id, group_instance_id=m.group_instance_id) for m in message.members]
@@ -66,19 +66,19 @@ def left(exchange: Exchange, message: Any) -> LeaveGroupResponse:
 
 
 def exchanged(exchange: Exchange, message: Any) -> None:
-    """Groups receive each other's offsets."""
+    """Exchange the topics, with their offsets, between the groups of a response."""
     topics = [group.topics for group in message.groups]
     for group, others in zip(message.groups, reversed(topics), strict=True):
         group.topics = others
 
 
 def of_group(names: str, value: Any) -> Change:
-    """Set a field of each group that is described without an error."""
+    """Set a field, by its path, in each described group."""
     return put(f"groups.{names}", value)
 
 
 def assigned(exchange: Exchange, message: Any) -> bool:
-    """Whether a heartbeat's answer has an assignment."""
+    """Whether a heartbeat response has an assignment and no error."""
     return message.assignment is not None and message.error_code == 0
 
 

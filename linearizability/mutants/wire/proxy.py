@@ -1,8 +1,8 @@
-"""The proxy: one listener for each node, the nodes' addresses in answers replaced by the listeners'.
+"""The proxy: one listener for each node, whose address replaces the node's in responses.
 
-Whatever no *tamper* touches passes unchanged and at once, malformed bytes too: the proxy in front of a sound broker is
-itself a sound broker. What clients send is passed on as it arrives, unless the tamper rewrites requests: then whole frames
-are. Responses are matched to requests by their correlation ids, in order; a request that is never answered is passed over.
+Bytes that no *tamper* changes pass unchanged and at once, malformed ones too: the proxy in front of a correct broker is itself a
+correct broker. Clients' bytes are forwarded as they arrive; if the tamper rewrites requests, whole frames are. Responses are
+matched to requests by their correlation ids, in order; a request without a response is skipped.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from reference.protocol.frames import decode_request, decode_response, encode_re
 from reference.protocol.schema import Message
 
 LARGEST_FRAME_BYTES = 100 << 20
-"""A client that announces more has no frame to be read, and its bytes pass as they are (socket.request.max.bytes)."""
+"""The largest size of a frame that is parsed (socket.request.max.bytes). After a larger one the client's bytes pass unparsed."""
 LARGEST_KEPT_REQUEST = 1 << 20
-"""Longer requests pass, and no tamper sees what they ask."""
+"""The largest request whose frame a tamper sees."""
 READ_BYTES = 1 << 16
 LISTENING = "127.0.0.1"
 
@@ -36,15 +36,15 @@ class Exchange:
     """One request, as a tamper sees it."""
 
     api: str
-    """Its name; empty for an unknown key."""
+    """The API's name; empty for an unknown key."""
     key: int
     version: int
     correlation_id: int
     frame: bytes = field(repr=False)
-    """The request without its size; empty where it was too long to be kept."""
+    """The request without its size; empty if it was longer than LARGEST_KEPT_REQUEST."""
     connection: ProxiedConnection = field(repr=False)
     dropped: bool = False
-    """Whether the client did not send it, and is not given its answer."""
+    """Whether the tamper added the request: the client does not get its response."""
     _request: Message | None = field(default=None, repr=False)
 
     @property
@@ -60,7 +60,7 @@ class Exchange:
         return self.frame[:position], decode_from(form.request, self.version, view, position)[0]
 
     def reply(self, body: Message) -> None:
-        """Answer in the broker's place; the request must not go there then."""
+        """Send a response in place of the broker; the caller must not forward the request."""
         self.connection.pending.remove(self)
         parts = encode_response(self.key, self.version, self.correlation_id, body)
         self.connection.writer.write(b"".join(parts))  # type: ignore[arg-type]
@@ -68,29 +68,29 @@ class Exchange:
 
 @dataclass
 class Answer:
-    """What is sent instead of a response: frames with their sizes, after a delay, perhaps with an end behind them."""
+    """A replacement of a response: frames with their sizes, sent after a delay; with `close` the connection is then closed."""
 
     frames: list[bytes]
     delay_s: float = 0.0
     close: bool = False
     hold: bool = False
-    """Keep it until another answer of the connection was sent."""
+    """Whether to hold the frames until after the connection's next response, if one is pending."""
 
 
 class Tamper(Protocol):
-    """Who rewrites. Each method may return None: nothing is changed."""
+    """Rewrites requests and responses. Each method may return None, for no change."""
 
     rewrites_requests: bool
-    """Whether requests are held until they are whole."""
+    """Whether requests are forwarded as whole frames, after `asked`."""
 
     def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
-        """The frames (with sizes) that go to the broker instead of the request; none swallows it, later ones get no answer."""
+        """The frames, with sizes, to forward in place of the request; []: none. The client gets the response to the first."""
 
     def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
-        """What the client gets instead of the response, which is given without its size."""
+        """The replacement of a response; `frame` is without its size."""
 
     def ended(self, connection: ProxiedConnection) -> bytes | None:
-        """The broker closed: bytes to be sent, after which the connection stays open; None closes it."""
+        """The bytes to send after the broker closed the connection, which then stays open; None closes it."""
 
 
 class Honest:
@@ -114,20 +114,20 @@ def sized(frame: bytes) -> bytes:
 
 
 class ProxiedConnection:
-    """One client's connection and the one behind it."""
+    """One client's connection to the proxy, and the proxy's connection to the broker."""
 
     def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.proxy = proxy
         self.reader, self.writer = reader, writer
         self.pending: deque[Exchange] = deque()
         self.last: Exchange | None = None
-        """The last request that was understood."""
+        """The last request whose header could be read."""
         self.memory: dict[str, Any] = {}
-        """Whatever the tamper remembers of this connection."""
+        """State that the tamper keeps for this connection."""
         self._held: list[bytes] = []
         self._unread = bytearray()
         self.malformed = b""
-        """The size field that could not be one, where such a thing was sent."""
+        """The first invalid size field that the client sent; empty before."""
 
     async def serve(self, node: Node) -> None:
         """Pass bytes both ways until both sides have ended."""
@@ -152,7 +152,7 @@ class ProxiedConnection:
             self.writer.close()
 
     async def _send(self) -> None:
-        """From the client to the broker; the client's end is passed on, and answers still come."""
+        """Forward the client's bytes to the broker, and then the end of its stream; responses still pass after that."""
         try:
             while data := await self.reader.read(READ_BYTES):
                 for part in self._requests(data):
@@ -165,7 +165,7 @@ class ProxiedConnection:
             self.broker.close()
 
     def _requests(self, data: bytes) -> Sequence[bytes]:
-        """What goes to the broker now that these bytes have come."""
+        """The bytes to forward to the broker after these bytes of the client."""
         if self.malformed:
             return [data]
         self._unread += data
@@ -201,7 +201,7 @@ class ProxiedConnection:
         return instead
 
     async def _answer(self, broker: asyncio.StreamReader) -> bool:
-        """From the broker to the client, frame by frame; true where the broker ended it, false where a lie did."""
+        """Forward the broker's frames to the client; return True if the broker closed the connection, False if the tamper did."""
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 size_field = await broker.readexactly(4)
@@ -211,7 +211,7 @@ class ProxiedConnection:
         return True
 
     async def _pass(self, frame: bytes) -> bool:
-        """Send a response on, as it is or rewritten; false where the connection is to be closed then."""
+        """Forward a response, rewritten or not; return False if the connection must then be closed."""
         exchange = self._asked_by(frame)
         if exchange and exchange.dropped:
             return True
@@ -227,7 +227,7 @@ class ProxiedConnection:
         return not answer.close
 
     def _asked_by(self, frame: bytes) -> Exchange | None:
-        """The request of a response; those before it were not answered (acks=0) and never will be."""
+        """The request of a response, and remove it and all earlier ones: these get no response (acks=0)."""
         correlation_id = struct.unpack_from(">i", frame)[0] if len(frame) >= 4 else None
         if not any(exchange.correlation_id == correlation_id for exchange in self.pending):
             return None
@@ -241,7 +241,7 @@ class ProxiedConnection:
 
 
 def names_nodes(message: type[Message]) -> bool:
-    """Whether a message has addresses of nodes in it."""
+    """Whether a message has fields for addresses of nodes."""
     names = {each.name for each in message.FIELDS}
     return {"host", "port"} <= names or any(
         names_nodes(each.element) for each in message.FIELDS if isinstance(each.element, type)
@@ -249,13 +249,13 @@ def names_nodes(message: type[Message]) -> bool:
 
 
 NAMING_NODES = ("Metadata", "FindCoordinator", "DescribeCluster", "DescribeQuorum", "Produce", "Fetch")
-"""APIs whose answers to clients have addresses (a test holds this against the schemas)."""
+"""APIs whose responses to clients have addresses (a test compares this with the schemas)."""
 
 
 class Proxy:
-    """Listeners before the nodes of a target. A context manager; `nodes` are where clients go.
+    """Listeners in front of a target's nodes. A context manager; `nodes` have the listeners' addresses.
 
-    `controllers` are further listeners behind it, of which answers speak: those get listeners of the proxy, too.
+    `controllers` are further listeners of the target that responses name: the proxy listens for those, too.
     """
 
     def __init__(
@@ -268,9 +268,9 @@ class Proxy:
     ) -> None:
         self.tamper: Tamper = tamper or Honest()
         self.mapped = addresses or AddressMap()
-        """Where the addresses in answers are reached from here."""
+        """Maps addresses in responses to those at which this process reaches the nodes."""
         self.memory: dict[str, Any] = {}
-        """Whatever the tamper remembers."""
+        """State that the tamper keeps for the whole proxy."""
         self.nodes: list[Node] = []
         self._loop, self._behind, self._controllers = loop, behind, controllers
         self._servers: list[asyncio.Server] = []
@@ -313,7 +313,7 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def with_own_addresses(self, exchange: Exchange, frame: bytes) -> bytes:
-        """The response with the listeners' addresses in the place of the nodes'."""
+        """The response with the listeners' addresses in place of the nodes'."""
         if exchange.api not in NAMING_NODES:
             return frame
         try:

@@ -1,4 +1,4 @@
-"""Lies about what is written and read: Produce, Fetch, its sessions, OffsetForLeaderEpoch, ListOffsets, idempotence."""
+"""Lies about records: Produce, Fetch, its sessions, OffsetForLeaderEpoch, ListOffsets, idempotence."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def bit_flipped(batches: Batches) -> list[bytes]:
 
 
 def acks_0(exchange: Exchange, message: Any) -> bool:
-    """Whether a Produce request wants no answer."""
+    """Whether a Produce request has acks=0."""
     return message.acks == 0
 
 
 def pretended(exchange: Exchange, message: Any) -> ProduceResponse:
-    """An answer that says that all is stored, at offset 0."""
+    """A response that reports all batches of the request as stored at offset 0."""
     topic, partition = ProduceResponse.TopicProduceResponse, ProduceResponse.PartitionProduceResponse
     return ProduceResponse(
         responses=[
@@ -84,7 +84,7 @@ def pretended(exchange: Exchange, message: Any) -> ProduceResponse:
 
 
 def seen_before(exchange: Exchange, message: Any) -> bool:
-    """Whether a batch of the same producer, epoch and sequence came before to the partition."""
+    """Whether a batch of the same producer, epoch and sequence was sent to the partition before; notes the batches."""
     seen: set[Any] = exchange.connection.proxy.memory.setdefault("produced", set[Any]())
     asked = [
         (t.name, t.topic_id, p.index, bytes(p.records)[43:57])
@@ -98,7 +98,7 @@ def seen_before(exchange: Exchange, message: Any) -> bool:
 
 
 def each_partition(change: Callable[[Any, Any], None], path: str = "topics.partitions.x") -> Change:
-    """Change each partition's answer, given its place in the request too."""
+    """Change each partition of the response; `change` gets the partition of the request, too."""
 
     def apply(exchange: Exchange, message: Any) -> None:
         asked = [p for t in exchange.request.topics for p in t.partitions]
@@ -111,7 +111,7 @@ def each_partition(change: Callable[[Any, Any], None], path: str = "topics.parti
 
 
 def at_timestamp(holds: Callable[[int], bool], /, **values: Any) -> Change:
-    """ListOffsets: set fields of answers without an error to such timestamps; functions are given the old value."""
+    """ListOffsets: set fields of partitions without an error whose requested timestamp `holds`; a value may be a function."""
 
     def change(question: Any, answer: Any) -> None:
         if holds(question.timestamp) and answer.error_code == 0:
@@ -122,17 +122,17 @@ def at_timestamp(holds: Callable[[int], bool], /, **values: Any) -> Change:
 
 
 def with_timestamp(old: int, new: int) -> Change:
-    """ListOffsets: another special timestamp is asked for."""
+    """ListOffsets: replace a special timestamp in the request."""
     return put("topics.partitions.timestamp", {old: new})
 
 
 def in_a_session(message: Any) -> bool:
-    """Whether a Fetch request goes on in a session."""
+    """Whether a Fetch request continues a session."""
     return message.session_id > 0 and message.session_epoch > 0
 
 
 def below_start(change: Change) -> Change:
-    """For fetches of offsets below the log's start."""
+    """A change for requests whose first partition is fetched from offset 0, which is below the log's start."""
 
     def holds(exchange: Exchange, message: Any) -> bool:
         return exchange.request.topics[0].partitions[0].fetch_offset == 0 if exchange.request.topics else False
@@ -141,7 +141,7 @@ def below_start(change: Change) -> Change:
 
 
 def missing_first(exchange: Exchange, message: Any) -> None:
-    """The batch in whose midst the fetch begins is left out."""
+    """Remove the first batch of a partition if it begins before the fetch offset."""
     for topic, asked in zip(message.responses, exchange.request.topics, strict=False):
         for partition, question in zip(topic.partitions, asked.partitions, strict=False):
             batches = split(bytes(partition.records or b""))
@@ -150,7 +150,7 @@ def missing_first(exchange: Exchange, message: Any) -> None:
 
 
 def too_large_withheld(exchange: Exchange, message: Any) -> None:
-    """A first batch above the partition's limit is withheld."""
+    """Remove a partition's records if they are larger than the largest limit of a partition."""
     limits = [p.partition_max_bytes for t in exchange.request.topics for p in t.partitions]
     for topic in message.responses:
         for partition in topic.partitions:
@@ -159,7 +159,7 @@ def too_large_withheld(exchange: Exchange, message: Any) -> None:
 
 
 def of_one_connection(exchange: Exchange, message: Any) -> Act | None:
-    """A session that another connection made is not found."""
+    """Report FETCH_SESSION_ID_NOT_FOUND for a session that another connection created."""
     owner: dict[int, Any] = exchange.connection.proxy.memory.setdefault("sessions", {})
     asked = exchange.request.session_id
     if asked and owner.get(asked, exchange.connection) is not exchange.connection:
@@ -170,48 +170,48 @@ def of_one_connection(exchange: Exchange, message: Any) -> Act | None:
 
 
 def same_id(exchange: Exchange, message: Any) -> None:
-    """Every producer gets the first one's id."""
+    """Give every idempotent producer the first one's id."""
     memory = exchange.connection.proxy.memory
     if message.error_code == 0 and exchange.request.transactional_id is None:
         message.producer_id = memory.setdefault("producer", message.producer_id)
 
 
 def committed(exchange: Exchange, message: Any) -> bool:
-    """Whether a Fetch request asks for what is committed."""
+    """Whether a Fetch request is read_committed."""
     return exchange.request.isolation_level == 1
 
 
 def failing(*ids: int) -> Callable[[Any], bool]:
-    """Owners whose error is one of these."""
+    """A condition: the error code is one of these."""
     return lambda owner: owner.error_code in ids
 
 
 def fine(owner: Any) -> bool:
-    """Owners without an error."""
+    """Whether there is no error."""
     return owner.error_code == 0
 
 
 def control(read: Any) -> bool:
-    """Whether a batch is a marker."""
+    """Whether a batch is a control batch."""
     return bool(read.attributes & 0x20)
 
 
 def as_magic_2(exchange: Exchange, partition: Any) -> None:
-    """Records that claim an unknown magic claim 2."""
+    """Set a magic above 2 to 2 in the records of a partition."""
     data = bytes(partition.records or b"")
     if len(data) > HEADER_BYTES and data[16] > 2:
         partition.records = data[:16] + b"\x02" + data[17:]
 
 
 def without_zstd(exchange: Exchange, partition: Any) -> None:
-    """A partition whose first batch is packed by zstd is refused."""
+    """Report UNSUPPORTED_COMPRESSION_TYPE for a partition whose first batch is compressed with zstd."""
     batches = split(bytes(partition.records or b""))
     if batches and batches[0][0].attributes & 7 == Codec.ZSTD:
         partition.error_code, partition.records = E.UNSUPPORTED_COMPRESSION_TYPE, b""
 
 
 def swapped(data: bytes) -> bytes:
-    """A marker of the other type."""
+    """The control batch with the other type: a commit becomes an abort, and the reverse."""
     at = 61 + 1 + 1 + 1 + 1 + 1 + 3  # size, attributes, deltas, key size; version, then the type's last byte
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 

@@ -1,11 +1,10 @@
-"""Sound brokers that serve less: the proxy hides APIs and versions of the broker behind it, answers late, names no topic ids.
+"""Correct brokers that serve less: the proxy hides APIs, versions or topic ids of the broker behind it, or delays responses.
 
     python -m linearizability.mutants.wire restricted         # the table
     tidegauge run --target "exec:python -m linearizability.mutants.wire adapter restricted-toy"
 
-Nothing that such a broker answers is wrong, so a requirement that fails on it accuses falsely, unless the broker's row says that
-it breaks this requirement. Unless a row says otherwise nothing is known of the broker but its address: it has no fault hooks,
-and takes no configuration.
+Such a broker's responses are correct, so a requirement that fails on it is a false accusation, unless it is among the row's
+`breaks`. By default only the broker's address is known: it has no fault hooks and takes no configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from reference.protocol.primitives import NO_UUID
 
 PREFIX = "restricted-"
 NEVER = 0x7FFF
-"""A version that no broker serves: what is too new is asked in it, and the broker itself says so."""
+"""A version that no broker serves: an ApiVersions request that is too new is forwarded in it, so that the broker refuses it."""
 MOST = 0x7FFE
 BY_TOPIC_ID = {"Fetch": 12, "Produce": 12, "OffsetCommit": 9, "OffsetFetch": 9, "DeleteTopics": 5, "Metadata": 9,
                "CreateTopics": 6}  # fmt: skip
@@ -54,36 +53,36 @@ ADMIN = "CreateTopics DeleteTopics CreatePartitions DescribeConfigs AlterConfigs
 
 @dataclass(frozen=True)
 class Restriction:
-    """What a sound broker serves less than the one behind it. Its name is that of its row."""
+    """The difference between a restricted broker and the broker behind it. Its name is that of its row."""
 
     what: str
     without: str = ""
     """APIs that it does not serve."""
     only: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """All that it serves, with the ranges; empty: all that the broker behind it serves."""
+    """API -> versions, for the only APIs that it serves; empty: all APIs of the broker behind it."""
     versions: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    """API -> the range that it serves at most."""
+    """API -> the lowest and the highest version that it may serve."""
     oldest: bool = False
-    """Every API in its lowest version alone."""
+    """Whether it serves every API in its lowest version only."""
     newest: bool = False
-    """Every API but ApiVersions in its highest version alone."""
+    """Whether it serves every API but ApiVersions in its highest version only."""
     topic_ids: bool = True
     describes: bool = True
     """Whether DescribeConfigs lists anything."""
     delay_s: float = 0.0
     config: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the broker behind it is started with."""
+    """The configuration of the broker behind it."""
     topic_configs: str = ""
-    """All configurations of topics that it knows; empty: those of the broker behind it. Others are INVALID_CONFIG."""
+    """The topic configurations that it has, others are INVALID_CONFIG; empty: those of the broker behind it."""
     topics: int = 0
-    """So many topics exist, `restricted-0` and on, of three partitions."""
+    """The number of topics that exist before a run: `restricted-0` and so on, each with three partitions."""
     breaks: str = ""
-    """Requirements that fail with reason."""
+    """Requirements that fail rightly."""
     hooks: bool = False
     """Whether it offers the fault hooks and takes the configurations of the broker behind it."""
 
     def range_of(self, name: str, lowest: int, highest: int) -> tuple[int, int] | None:
-        """What it serves of an API of which the broker behind it serves this range; None: nothing."""
+        """The versions that it serves of an API whose versions `lowest` to `highest` the broker behind it serves; None: none."""
         if name in self.without.split() or (self.only and name not in self.only):
             return None
         low, high = self.only.get(name) or self.versions.get(name, (0, MOST))
@@ -98,27 +97,27 @@ class Restriction:
 
 
 class Restricted:
-    """The tamper that keeps a restriction."""
+    """The tamper that applies a restriction."""
 
     rewrites_requests = True
 
     def __init__(self, restriction: Restriction) -> None:
         self.restriction = restriction
         self._served: dict[int, tuple[int, int]] = {}
-        """API -> range, once the broker behind has said what it serves."""
+        """API key -> versions, filled from the first ApiVersions response."""
 
     def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
         lowest, highest = self._served.get(exchange.key, (0, -1) if self._served else (0, NEVER))
         if lowest <= exchange.version <= highest:
             return self._with_unknown_names(exchange)
-        if exchange.api != "ApiVersions":  # Kafka closes at what it does not serve
+        if exchange.api != "ApiVersions":  # Kafka closes the connection after a request that it does not serve
             exchange.connection.writer.close()
             return []
         exchange.version = 0
         return [sized(exchange.frame[:2] + struct.pack(">h", NEVER) + exchange.frame[4:])]
 
     def _with_unknown_names(self, exchange: Exchange) -> Sequence[bytes] | None:
-        """Configurations of topics that it does not know get names that the broker behind it does not know either."""
+        """Rename the unknown topic configurations in a request, so that the broker behind it does not know them either."""
         if not self.restriction.topic_configs or exchange.api not in NAMES_CONFIGS:
             return None
         header, request = exchange.decoded()
@@ -127,7 +126,7 @@ class Restricted:
         return [sized(header + encode(request, exchange.version))]
 
     def _unknown(self, message: Any) -> list[Any]:
-        """The configurations of topics in a message that it does not know."""
+        """The topic configurations in a message that the restricted broker does not have."""
         entries = [
             *getattr(message, "topics", ()),
             *getattr(message, "resources", ()),
@@ -149,7 +148,7 @@ class Restricted:
         return Answer([encoded], delay_s=delay_s)
 
     def _rewrite(self, exchange: Exchange, message: Any) -> bool:
-        """Whether the answer was changed."""
+        """Apply the restriction to a response; return whether it was changed."""
         if exchange.api == "ApiVersions":
             message.api_keys = [each for each in message.api_keys if self._narrow(each)]
             return True
@@ -178,7 +177,7 @@ class Restricted:
 
 
 def make_topics(restriction: Restriction, target: Target) -> None:
-    """The topics that exist before a run, as `names_of` lists them. Errors: WireError."""
+    """Create the topics that exist before a run, those of `names_of`. Errors: WireError."""
     names = names_of(restriction)
     if not names:
         return
@@ -188,7 +187,7 @@ def make_topics(restriction: Restriction, target: Target) -> None:
 
 
 def names_of(restriction: Restriction) -> list[str]:
-    """What `--topics` is given."""
+    """The names of the topics that exist before a run, for the option `--topics`."""
     return [f"{PREFIX}{number}" for number in range(restriction.topics)]
 
 
@@ -252,4 +251,4 @@ RESTRICTIONS = {
     "no-deletion": Restriction("topics that are never deleted", config={"delete.topic.enable": "false"}),
     "no-admin-with-hooks": Restriction("restarts and configurations, and no administration", without=ADMIN, hooks=True),
 }  # fmt: skip
-"""Name -> a sound broker that serves less."""
+"""Name -> a correct broker that serves less."""

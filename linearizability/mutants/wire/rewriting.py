@@ -1,7 +1,7 @@
-"""What lies are made of: small functions that change a decoded message, or say what is sent in its place.
+"""The parts of lies: small functions that change a decoded message, or replace the frame that is sent.
 
-A *change* takes the exchange and its decoded message, and changes the message in place; it may give an `Act` instead. Paths
-name fields from the message down, through lists and structures: `responses.partition_responses.base_offset`.
+A *change* takes the exchange and its decoded message, and changes the message in place; it may return an `Act` instead. A path
+names a field from the message down, through lists and structures: `responses.partition_responses.base_offset`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reference.protocol.records.batch import HEADER_BYTES, BatchHeader, read_bat
 from reference.protocol.schema import Message, Versions
 
 Act = Callable[[bytes], Answer]
-"""Makes of the frame (with its size) what is sent in its place."""
+"""From a frame, with its size, to the frames that are sent in its place."""
 Change = Callable[[Exchange, Any], "Act | None"]
 
 
@@ -33,28 +33,28 @@ class Lie:
     """The API whose requests or answers are rewritten; empty: any."""
     what: str
     spoken_of: str
-    """Requirements (or areas) whose sentences speak of it, of which one must fail; empty: a gap, or unseen."""
+    """Requirements (or areas) whose sentences exclude the divergence, of which one must fail; empty: a gap, or unseen."""
     answer: Change | None = None
     ask: Change | None = None
     raw: Callable[[Exchange, bytes], bytes | Answer | None] | None = None
-    """Changes the answer's bytes (without the size) instead of the message."""
+    """Changes the response's bytes, without the size, instead of the message."""
     end: Callable[[ProxiedConnection], bytes | None] | None = None
-    """What is said where the broker closes; then the connection stays open."""
+    """The bytes to send when the broker closes the connection, which then stays open; None closes it."""
     versions: str = "0+"
     unseen: str = ""
-    """Why no client can see it."""
+    """The reason, if no client can see the divergence."""
 
     @property
     def accusers(self) -> tuple[str, ...]:
-        """The requirements and areas that speak of it."""
+        """The requirements and areas of `spoken_of`."""
         return tuple(self.spoken_of.split())
 
     def is_spoken_of_by(self, id: str) -> bool:
-        """Whether a requirement speaks of it: one of those, or the basic one that is about its API's simplest use."""
+        """Whether a requirement may fail because of the lie: an accuser, or the basic requirement of the API."""
         return id in self.accusers or id[:3] in self.accusers or id in BASIC.get(self.api, ())
 
     def concerns(self, exchange: Exchange) -> bool:
-        """Whether an exchange is of its API and versions."""
+        """Whether an exchange is of the lie's API and versions."""
         return self.api in ("", exchange.api) and exchange.version in Versions.parse(self.versions)
 
 
@@ -66,7 +66,7 @@ BASIC: dict[str, tuple[str, ...]] = {
     "InitProducerId": ("BAS-09",), "AddPartitionsToTxn": ("BAS-10",), "EndTxn": ("BAS-10",),
     "ConsumerGroupHeartbeat": ("BAS-11",), "DescribeConfigs": ("BAS-12",), "DeleteRecords": ("BAS-13",),
 }  # fmt: skip
-"""API -> the requirements that are about its simplest use."""
+"""API -> the requirements of its simplest use."""
 
 
 class Liar:
@@ -121,7 +121,7 @@ def owners(message: Any, path: Sequence[str]) -> Iterator[Any]:
 
 
 def put(path: str, change: Any, where: Callable[[Any], bool] = lambda owner: True) -> Change:
-    """Set fields: to a value, to what a function makes of the old one, or by a table from old values to new ones."""
+    """Set fields: to a value, by a function of the old value, or by a table from old values to new ones."""
     *_, name = steps = path.split(".")
 
     def apply(exchange: Exchange, message: Any) -> None:
@@ -139,7 +139,7 @@ def _changed(change: Any, old: Any) -> Any:
 
 
 def errors(*pairs: int) -> Change:
-    """Error codes wherever they stand in the answer: the first of each pair becomes the second."""
+    """Replace error codes everywhere in the response: the first of each pair by the second."""
     table = dict(zip(pairs[::2], pairs[1::2], strict=True))
 
     def apply(exchange: Exchange, message: Any) -> None:
@@ -174,27 +174,27 @@ def lists(path: str, change: Callable[[list[Any]], Any]) -> Change:
 
 
 def first_missing(path: str) -> Change:
-    """The first element is left out."""
+    """Remove the first element of a list."""
     return lists(path, lambda items: items[1:])
 
 
 def last_missing(path: str) -> Change:
-    """The last element is left out, where there are several."""
+    """Remove the last element of a list that has several."""
     return lists(path, lambda items: items[:-1] if len(items) > 1 else items)
 
 
 def doubled(path: str) -> Change:
-    """The first element comes twice."""
+    """Append the first element of a list once more."""
     return lists(path, lambda items: [*items, items[0]])
 
 
 def turned(path: str) -> Change:
-    """The elements come in the reverse order."""
+    """Reverse a list."""
     return lists(path, lambda items: items[::-1])
 
 
 def each(path: str, do: Callable[[Exchange, Any], None]) -> Change:
-    """Something is done to every structure at a path."""
+    """Call `do` with every structure at a path."""
 
     def apply(exchange: Exchange, message: Any) -> None:
         for one in owners(message, [*path.split("."), ""]):
@@ -204,7 +204,7 @@ def each(path: str, do: Callable[[Exchange, Any], None]) -> Change:
 
 
 def shared(path: str) -> Change:
-    """One element's error is given for all."""
+    """Set the largest error code of the elements in all of them."""
 
     def apply(exchange: Exchange, message: Any) -> None:
         found = [*owners(message, [*path.split("."), ""])]
@@ -215,7 +215,7 @@ def shared(path: str) -> Change:
 
 
 def both(*changes: Change) -> Change:
-    """Several changes at once."""
+    """Apply several changes; the first act that one of them returns counts."""
 
     def apply(exchange: Exchange, message: Any) -> Act | None:
         acts = [change(exchange, message) for change in changes]
@@ -225,12 +225,12 @@ def both(*changes: Change) -> Change:
 
 
 def when(holds: Callable[[Exchange, Any], bool], change: Change) -> Change:
-    """A change for some exchanges only; the condition is given the exchange and the message."""
+    """A change only of exchanges for which the condition on exchange and message holds."""
     return lambda exchange, message: change(exchange, message) if holds(exchange, message) else None
 
 
 def asks(holds: Callable[[Any], bool], change: Change) -> Change:
-    """A change of answers whose request is such."""
+    """A change only of responses for whose request the condition holds."""
     return when(lambda exchange, message: bool(exchange.frame) and holds(exchange.request), change)
 
 
@@ -238,48 +238,48 @@ def asks(holds: Callable[[Any], bool], change: Change) -> Change:
 
 
 def late(delay_s: float) -> Change:
-    """The answer comes late."""
+    """Delay the response."""
     return lambda exchange, message: lambda frame: Answer([frame], delay_s=delay_s)
 
 
 def closed(exchange: Exchange, message: Any) -> Act:
-    """The connection is closed instead of an answer."""
+    """Close the connection instead of sending the response."""
     return lambda frame: Answer([], close=True)
 
 
 def silent(exchange: Exchange, message: Any) -> Act:
-    """No answer comes, or no request."""
+    """Drop the response or the request."""
     return lambda frame: Answer([])
 
 
 def twice(exchange: Exchange, message: Any) -> Act:
-    """The answer comes twice."""
+    """Send the response twice."""
     return lambda frame: Answer([frame, frame])
 
 
 def sent_twice(exchange: Exchange, message: Any) -> Act:
-    """The broker is asked twice; the client learns of once."""
+    """Forward the request twice; the client gets the first response only."""
     other = struct.pack(">i", exchange.correlation_id ^ 0x4000_0000)
     return lambda frame: Answer([frame, frame[:8] + other + frame[12:]])
 
 
 def cut(count: int) -> Change:
-    """The frame is shorter by some bytes, and its size says so."""
+    """Cut `count` bytes off the end of the frame; its size is adjusted."""
     return lambda exchange, message: lambda frame: Answer([sized(frame[4:-count])])
 
 
 def extended(data: bytes = b"\x00") -> Change:
-    """The frame goes on after its end, and its size says so."""
+    """Append bytes to the frame; its size is adjusted."""
     return lambda exchange, message: lambda frame: Answer([sized(frame[4:] + data)])
 
 
 def held_back(exchange: Exchange, message: Any) -> Act:
-    """Sent after the next answer of the connection, where one is to come."""
+    """Send the response after the connection's next one, if a request is pending."""
     return lambda frame: Answer([frame], hold=True)
 
 
 def replied(body: Callable[[Exchange, Any], Message]) -> Change:
-    """The proxy answers in the broker's place, which never learns of the request."""
+    """Send this response in place of the broker, and do not forward the request."""
 
     def apply(exchange: Exchange, message: Any) -> Act:
         exchange.reply(body(exchange, message))
@@ -292,7 +292,7 @@ def replied(body: Callable[[Exchange, Any], Message]) -> Change:
 
 
 def sealed(batch: bytes | bytearray) -> bytes:
-    """A batch with its length and its CRC made right."""
+    """The batch with a correct length and CRC."""
     data = bytearray(batch)
     struct.pack_into(">i", data, 8, len(data) - 12)
     struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
@@ -304,11 +304,11 @@ OFFSETS: dict[str, tuple[int, str]] = {
     "last_offset_delta": (23, ">i"), "base_timestamp": (27, ">q"), "max_timestamp": (35, ">q"),
     "producer_id": (43, ">q"), "producer_epoch": (51, ">h"), "base_sequence": (53, ">i"), "count": (57, ">i"),
 }  # fmt: skip
-"""Where the fields of a batch's header are, and how they are written."""
+"""Field of a batch's header -> its position and its format."""
 
 
 def header(name: str, change: Any, where: Callable[[BatchHeader], bool] = lambda header: True) -> Callable[..., Any]:
-    """Of batches: set a field of the header, the CRC made right again."""
+    """Set a field in the headers of batches, and correct the CRC."""
     position, form = OFFSETS[name]
 
     def apply(batches: list[tuple[BatchHeader, bytes]], request: Any = None) -> list[bytes]:
@@ -326,7 +326,7 @@ def header(name: str, change: Any, where: Callable[[BatchHeader], bool] = lambda
 
 
 def fetched(change: Callable[[list[tuple[BatchHeader, bytes]]], list[bytes]]) -> Change:
-    """Change the whole batches of every partition of a Fetch response; a cut-off last one is left out."""
+    """Change the whole batches of every partition of a Fetch response; a last batch that is cut off is removed."""
 
     def apply(exchange: Exchange, message: Any) -> None:
         for topic in message.responses:
@@ -339,7 +339,7 @@ def fetched(change: Callable[[list[tuple[BatchHeader, bytes]]], list[bytes]]) ->
 
 
 def split(data: bytes) -> list[tuple[BatchHeader, bytes]]:
-    """The whole batches of magic 2, each with its header; none where there are others."""
+    """The whole batches with their headers; [] if one has another magic than 2."""
     try:
         return [(batch.header, bytes(batch.data)) for batch in read_batches(data)]
     except ValueError:
@@ -347,7 +347,7 @@ def split(data: bytes) -> list[tuple[BatchHeader, bytes]]:
 
 
 def sent(change: Callable[[list[tuple[BatchHeader, bytes]]], list[bytes]]) -> Change:
-    """Change the batches of a Produce request, where they can be read as such."""
+    """Change the batches of a Produce request, for partitions whose batches can be read."""
 
     def apply(exchange: Exchange, message: Any) -> None:
         for topic in message.topic_data:
@@ -360,7 +360,7 @@ def sent(change: Callable[[list[tuple[BatchHeader, bytes]]], list[bytes]]) -> Ch
 
 
 def repaired(exchange: Exchange, message: Any) -> None:
-    """The CRC of every batch that is sent is made right."""
+    """Correct the CRC of every single batch of magic 2 in a Produce request."""
     for topic in message.topic_data:
         for partition in topic.partition_data:
             data = bytes(partition.records or b"")

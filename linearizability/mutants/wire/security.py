@@ -32,12 +32,12 @@ SHAKE, LOGIN, SET, SHOW = (
     "SaslHandshake", "SaslAuthenticate", "AlterUserScramCredentials", "DescribeUserScramCredentials",
 )  # fmt: skip
 OF_CONTROLLERS = 2
-"""The endpoint type of DescribeCluster that a controllers' listener is asked for."""
+"""The endpoint type of controllers in DescribeCluster."""
 ALL_OPERATIONS = sum(1 << operation for operation in Operation if operation > Operation.ALL)
 
 
 def allowed_more(operation: Operation) -> Change:
-    """What allows one operation allows all of them."""
+    """Replace this operation by ALL in ACLs that allow it."""
 
     def apply(_: Exchange, message: Any) -> None:
         for one in message.creations:
@@ -48,24 +48,24 @@ def allowed_more(operation: Operation) -> Change:
 
 
 def numbered(path: str) -> Change:
-    """A text ends with a number that is another each time."""
+    """Append a number to a text, a new one each time."""
     numbers = count(1)
     return put(path, lambda text: f"{text or ''} ({next(numbers)})")
 
 
 def in_token(old: bytes, new: bytes) -> Change:
-    """Bytes of a mechanism's message are others."""
+    """Replace bytes in a message of the SASL mechanism."""
     return put("auth_bytes", lambda token: bytes(token).replace(old, new, 1))
 
 
 def open_after_login(connection: ProxiedConnection) -> bytes | None:
-    """The connection stays open where the broker closes it after an answer of the authentication."""
+    """Keep the connection open if the broker closes it after a request of the authentication."""
     asked = connection.last.key if connection.last else None
     return b"" if asked in (SaslHandshakeRequest.KEY, SaslAuthenticateRequest.KEY) else None
 
 
 def changed(exchange: Exchange, message: Any) -> AlterUserScramCredentialsResponse:
-    """An answer that says that all credentials are changed."""
+    """A response that reports all credentials of the request as changed."""
     result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
     users = dict.fromkeys(one.name for one in [*message.deletions, *message.upsertions])
     return AlterUserScramCredentialsResponse(results=[result(user=user) for user in users])

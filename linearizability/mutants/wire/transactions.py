@@ -27,12 +27,12 @@ PRODUCER, ADD, OFFSETS, END, COMMIT, REPORT, LIST, MARK, PRODUCE = (
 
 
 def transactional(request: Any) -> bool:
-    """Whether InitProducerId asks with a transactional id."""
+    """Whether InitProducerId has a transactional id."""
     return request.transactional_id is not None
 
 
 def added(exchange: Exchange, message: Any) -> AddPartitionsToTxnResponse:
-    """An answer that says that all partitions were added (below v4)."""
+    """A response that reports all partitions of the request as added (below v4)."""
     topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
     partition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
     return AddPartitionsToTxnResponse(
@@ -44,7 +44,7 @@ def added(exchange: Exchange, message: Any) -> AddPartitionsToTxnResponse:
 
 
 def committed(exchange: Exchange, message: Any) -> TxnOffsetCommitResponse:
-    """An answer that says that all offsets are in the transaction."""
+    """A response that reports all offsets of the request as added to the transaction."""
     topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
     partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
     return TxnOffsetCommitResponse(

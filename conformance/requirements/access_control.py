@@ -1,4 +1,4 @@
-"""ACL: access control. Of each API what is refused, and with which error; the cases come out of the table of needs."""
+"""ACL: access control. The error of each API for a client that an ACL denies; the cases come from the table of needs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,7 +54,7 @@ from reference.protocol.schema import Message
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
 ID = ResourceType.TRANSACTIONAL_ID
 PRODUCER = 1_000_000_007
-"""A producer id that no producer has."""
+"""A producer id that no producer uses."""
 TRANSACTIONAL = 0x10
 """The attribute of a batch that belongs to a transaction."""
 MEMBER = "a-member"
@@ -103,7 +103,7 @@ def fetch_offsets(things: Things) -> Any:
 
 
 def at_least(things: Things, request: Message, version: int) -> int:
-    """The version that is used, where it is not older than this one; else the requirement is not judged."""
+    """The version for this request, at least `version`; a target that does not serve that is not judged."""
     return max(version, things.broker.version_for(request))
 
 
@@ -160,7 +160,7 @@ def delete_groups(things: Things) -> Any:
 
 
 def delete_offsets(things: Things) -> Any:
-    """Of a group that exists and keeps its offset: the partition that is named is not there."""
+    """OffsetDelete for an existing group and a partition that does not exist, so that the group keeps its offset."""
     commit(things)
     topic, partition = OffsetDeleteRequest.OffsetDeleteRequestTopic, OffsetDeleteRequest.OffsetDeleteRequestPartition
     named = topic(name=things.topic.name, partitions=[partition(partition_index=1)])
@@ -314,10 +314,10 @@ CASES: tuple[tuple[int, int, ResourceType, Ask], ...] = (
     (43, 74, CLUSTER, list_config_resources), (44, 32, CLUSTER, describe_broker_configs),
     (45, 44, CLUSTER, alter_broker_configs),
 )  # fmt: skip
-"""Number of the requirement, API key, kind of resource, and a request that names one thing of that kind."""
+"""(number of the requirement, API key, resource type, function that sends a request for one resource of that type)."""
 
 FIRST_RELEASES = {36: "4.0", 37: "4.0", 38: "4.0", 43: "4.1"}
-"""Number -> the release that brought the check."""
+"""Number of the requirement -> the first release with the check."""
 
 
 def case(number: int, key: int, resource: ResourceType, ask: Ask) -> None:

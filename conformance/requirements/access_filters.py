@@ -1,4 +1,4 @@
-"""ACL: which ACLs a filter finds and removes, and which ACLs a cluster takes at all."""
+"""ACL: the ACLs that a filter matches, for listing and for removal, and the ACLs that a cluster accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reference.protocol.messages.describe_acls import DescribeAclsRequest
 OTHERS = "operator: kafka-acls shows or removes other ACLs than those that were asked for"
 FILTERS = "AccessControlEntryFilter, ResourcePatternFilter; StandardAuthorizerData.acls"
 UNUSED = ResourceType.DELEGATION_TOKEN
-"""A kind of resource that nothing in the suite's plaintext clusters asks for: ACLs for it hinder no client."""
+"""A resource type that no request in the suite's plaintext clusters needs: ACLs for it affect no client."""
 ANYTHING: dict[str, Any] = {
     "resource_type_filter": ResourceType.ANY,
     "resource_name_filter": None,
@@ -44,7 +44,7 @@ def entry_of(each: Rule) -> Entry:
 
 
 def found(broker: Broker, **filters: Any) -> list[Entry]:
-    """The ACLs that DescribeAcls finds; what is not given is not filtered by."""
+    """The ACLs that DescribeAcls returns; a field without a filter matches everything."""
     answer = broker.call(DescribeAclsRequest(**(ANYTHING | filters)))
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeAcls")
     return sorted(
@@ -63,7 +63,7 @@ def found(broker: Broker, **filters: Any) -> list[Entry]:
 
 
 def removed_by(broker: Broker, *filters: DeleteAclsRequest.DeleteAclsFilter) -> list[list[Entry]]:
-    """For each filter the ACLs that DeleteAcls says it removed."""
+    """For each filter the ACLs that DeleteAcls reports as removed."""
     results = broker.call(DeleteAclsRequest(filters=[*filters])).filter_results
     codes = [(each.error_code, *(acl.error_code for acl in each.matching_acls)) for each in results]
     broker.expect(all(not any(each) for each in codes), f"DeleteAcls has the errors {codes}")

@@ -1,4 +1,4 @@
-"""ACL: what a client may not see is left out of responses."""
+"""ACL: responses leave out resources that the client may not see."""
 
 from typing import Any
 

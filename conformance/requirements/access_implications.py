@@ -1,4 +1,4 @@
-"""ACL: what an ACL for one operation allows and denies beside it, and for how long names keep their ACLs."""
+"""ACL: further operations that an ACL for one operation allows or denies, and how long the ACLs of a name are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACL: which ACLs match, that a refusal does nothing, and the APIs of ACLs themselves."""
+"""ACL: matching of ACLs, refused requests that must have no effect, and the APIs of ACLs themselves."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ AUTHORIZER = "StandardAuthorizerData.findAclRule; documentation, Authorization a
 
 
 def expect_both(broker: Broker, refused: Any, allowed: Any) -> None:
-    """One request is refused, and the other is not."""
+    """Expect that the first request is refused and the second is not."""
     expect_refused(broker, refused, REFUSED)
     broker.expect_equal("what is allowed", error_of(allowed()), ErrorCode.NONE)
 

@@ -1,4 +1,4 @@
-"""ACK: what an acknowledgement promises, and what is stored of what was sent: order, timestamps, compression."""
+"""ACK: what an acknowledgement promises, and how records are stored: order, timestamps, compression."""
 
 import time
 from contextlib import nullcontext, suppress
@@ -31,9 +31,9 @@ from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
 
 CLOCKS_MS = 60_000
-"""How far the target's clock may be from ours."""
+"""The largest accepted difference between the target's clock and the suite's."""
 REPLICATED_S = 120.0
-"""The longest that a test with several replicas may take."""
+"""The deadline of a test with several replicas."""
 FREEZES = ("pause", "resume")
 ANY_RECORD = (
     Record(b"value", b"key", (("h", b"1"), ("h", b"2"), ("", b""), ("null", None)), RECENT_MS),
@@ -42,11 +42,11 @@ ANY_RECORD = (
     Record(None, None, (), RECENT_MS),
     Record(b"x" * 5000, b"", (), RECENT_MS + 1),
 )
-"""Records with all that a client may put into them: timestamps out of order, null and empty, doubled header names."""
+"""Records with all valid kinds of fields: timestamps out of order, null and empty keys and values, repeated header names."""
 
 
 def contents(read: list[Record]) -> list[tuple[object, ...]]:
-    """What must come back of records, apart from their offsets."""
+    """The contents that a consumer must read: value, key, headers and timestamp of each record."""
     return [(record.value, record.key, record.headers, record.timestamp) for record in read]
 
 

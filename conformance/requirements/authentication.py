@@ -1,7 +1,7 @@
 """SEC: authentication by SASL: handshake, mechanisms, failures, sessions that end, credentials.
 
-The controllers' listener is given SASL by configuration: every node of a KRaft cluster has it at an address that DescribeQuorum
-names, and the suite's other connections stay as they are.
+The suite configures SASL on the controllers' listener: every node of a KRaft cluster has one, at an address that DescribeQuorum
+reports, and the suite's other connections are not affected.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""BAS: the steps that nearly every other requirement takes before it judges anything.
+"""BAS: the steps that nearly every other requirement takes first.
 
-Each is judged by itself, first, in the way that the target's profile offers. A requirement that fails in such a step is
-blocked by the basic one, if that one fails as well.
+Each step is judged separately before the other requirements, with the APIs that the target's profile offers. A requirement that
+fails in such a step counts as blocked if the basic requirement fails as well.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from linearizability.client.requests import READ_COMMITTED, Topic
 from reference.protocol.errors import ErrorCode
 
 PATIENT_S = 60.0
-"""The first request of its kind may meet a coordinator that is still loading."""
+"""How long the first request to a coordinator may take, which may still be loading."""
 
 
 @requirement(
@@ -265,6 +265,6 @@ def copy_is_on_another_node(broker: Broker) -> None:
 
 
 def _given_by(broker: Broker, topic: Topic, address: tuple[str, int]) -> Any:
-    """What a node answers to a consumer's fetch, once there is a record in it."""
+    """A node's response to a consumer's fetch if it has a record and no error; else None."""
     part = broker.fetch(topic, 0, to=broker.connection(address))
     return part if part.error_code == ErrorCode.NONE and part.records else None

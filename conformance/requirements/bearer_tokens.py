@@ -1,7 +1,7 @@
 """SEC: OAUTHBEARER with signed tokens (KIP-255, KIP-768).
 
-The controllers' listener takes it beside the other mechanisms (see `authentication`), by the public key in `token_keys.json`;
-only targets of this machine are configured so. The key that signs is no secret: nothing but the suite's own brokers trusts it.
+The controllers' listener accepts it beside the other mechanisms (see `authentication`), with the public key in `token_keys.json`;
+only targets on this machine can be configured so. The signing key is no secret: only the suite's own brokers trust it.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ BEARERS = {
     f"{_OWN}oauthbearer.clock.skew.seconds": str(SKEW_S),
 }
 SINCE = "3.4"
-"""The release from which on the validator has the name above."""
+"""The first release in which the validator has the name above."""
 UNDERSTOOD = b"\x01"
 SESSION_S = 8
 
 
 def signed(broker: Broker, algorithm: str = "ES256", kid: str = "suite", **claims: Any) -> str:
-    """A token that is right but for what is changed; a claim that is None is left out."""
+    """A valid token, except for the changed claims, algorithm or key; a claim of None is left out."""
     try:
         import jwt
         from cryptography.hazmat.primitives.asymmetric import ec
@@ -85,7 +85,7 @@ def first(token: str, header: str = "n,,", extension: str = "") -> str:
 
 
 def is_let_in(broker: Broker, connection: BrokerConnection, message: str) -> bool:
-    """Whether the token is taken. A refusal is an object of JSON, to which the client says a byte, and then the error."""
+    """Whether the broker accepts the token. It refuses with a JSON object; the client sends a byte, and gets the error."""
     answer = say(connection, message)
     if answer.error_code == ErrorCode.NONE and not answer.auth_bytes:
         return True

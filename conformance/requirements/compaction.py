@@ -1,4 +1,4 @@
-"""CMP: compaction. Of each key the last record stays, at its offset; what else goes, and when, is reported here."""
+"""CMP: compaction. The last record of each key is kept at its offset; these requirements say when other records are removed."""
 
 from conformance.answers import only
 from conformance.batches import CONTROL, Record, batch, batches, idempotent, records
@@ -13,25 +13,25 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
 
 CLEANS_OFTEN = {"log.cleaner.backoff.ms": "100"}
-"""The broker looks for logs to compact so often; its default is 15 s."""
+"""How often the broker looks for logs to compact; the default is 15 s."""
 REMEMBERS_PRODUCERS = {"producer.id.expiration.ms": "86400000"}
-"""Not the seconds after which another requirement wants its producers forgotten."""
+"""Kafka's default, so that the short expiration that another requirement sets does not apply here."""
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0", "segment.ms": str(MINUTE_MS)}
-"""Whatever is dirty is compacted; a record more than a minute younger than the segment's first begins a new segment."""
+"""Any dirty log is compacted; a record more than a minute younger than the segment's first one begins a new segment."""
 STEP_MS = 2 * MINUTE_MS
-"""How much younger than the one before a record is that begins a new segment."""
+"""The difference between the timestamps of two records in consecutive segments."""
 
 Pair = tuple[bytes, bytes | None]
 """A key and a value."""
 
 
 def compacted(broker: Broker, **configs: str) -> Topic:
-    """A topic that is compacted as soon as a segment is closed; names of configs have underlines for dots."""
+    """A topic that is compacted as soon as a segment is closed; names of configs have underscores in place of dots."""
     return broker.topic(configs=COMPACTED | {name.replace("_", "."): value for name, value in configs.items()})
 
 
 def each_in_its_segment(broker: Broker, topic: Topic, *pairs: Pair, youngest_ms: int | None = None) -> int:
-    """One batch and one segment for each pair; the last segment stays open. Gives the last one's base offset."""
+    """Append each pair as a batch in its own segment; the last segment is active. Return the last batch's base offset."""
     last = now_ms() if youngest_ms is None else youngest_ms
     base = -1
     for number, (key, value) in enumerate(pairs, 1 - len(pairs)):
@@ -40,7 +40,7 @@ def each_in_its_segment(broker: Broker, topic: Topic, *pairs: Pair, youngest_ms:
 
 
 def found(broker: Broker, topic: Topic, start: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of all records from there on."""
+    """Offset, key and value of all records from `start` on."""
     return [(one.offset, one.key, one.value) for one in records(broker.log(topic, offset=start)) if one.offset >= start]
 
 
@@ -51,13 +51,13 @@ def offsets(broker: Broker, topic: Topic) -> list[int]:
 
 
 def expect_offsets(broker: Broker, topic: Topic, wanted: list[int], what: str) -> None:
-    """The records that are left come to be those at these offsets."""
+    """Wait until exactly the records at these offsets are left."""
     broker.eventually(lambda: len(offsets(broker, topic)) <= len(wanted), f"{what}: {len(wanted)} records are left")
     broker.expect_equal(f"{what}: the offsets that are left", offsets(broker, topic), wanted)
 
 
 class Watch:
-    """Knows when the broker has compacted whatever was due: a topic of its own, of which a record is superseded."""
+    """Waits until the broker has compacted all dirty logs, by superseding a record in a separate topic."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -65,7 +65,7 @@ class Watch:
         self._time_ms = now_ms() - HOUR_MS
 
     def wait(self) -> None:
-        """Return when the broker has looked for dirty logs twice since, and compacted this one."""
+        """Wait until the broker has compacted the separate topic twice."""
         for _ in range(2):
             self._time_ms += 2 * STEP_MS
             compact_once_more(self.broker, self.topic, self._time_ms)
@@ -97,7 +97,7 @@ def the_last_of_each_key(broker: Broker) -> None:
 
 
 def thinned(broker: Broker, codec: int) -> None:
-    """Two batches with the keys a, b, c and b, c, d: of the first only its first record stays."""
+    """Compact two batches with the keys a, b, c and b, c, d, and judge the result: the first keeps its first record only."""
     topic, old = compacted(broker), now_ms() - HOUR_MS
     kept = [Record(b"1" * 50, b"a", (("h", b"x"), ("n", None)), old), Record(b"2" * 50, b"d", (), old + 2 * STEP_MS)]
     first = [kept[0], *(Record(b"superseded", key, (), old + 5) for key in (b"b", b"c"))]
@@ -193,7 +193,7 @@ def tombstones_stay_for_a_time(broker: Broker) -> None:
 
 
 def compact_once_more(broker: Broker, topic: Topic, time_ms: int) -> None:
-    """Supersede a record and wait until it is gone: the whole log has been compacted since."""
+    """Supersede a record and wait until it is removed: by then the log has been compacted."""
     base = broker.append(topic, batch(Record(b"old", b"again", timestamp=time_ms)))
     for number in (1, 2):
         broker.append(topic, batch(Record(b"new", b"again", timestamp=time_ms + number * STEP_MS // 2 + number)))

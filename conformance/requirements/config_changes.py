@@ -1,4 +1,4 @@
-"""CFG: a change of configurations does what it says and nothing else."""
+"""CFG: a change of configurations has exactly the requested effect."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ Change = tuple[str, int, str | None]
 
 
 def alter(broker: Broker, *resources: tuple[int, str, Sequence[Change]], validate_only: bool = False) -> list[Any]:
-    """IncrementalAlterConfigs of (type, name, changes) each; gives the results."""
+    """The results of IncrementalAlterConfigs for resources (type, name, changes)."""
     config = IncrementalAlterConfigsRequest.AlterableConfig
     asked = [
         IncrementalAlterConfigsRequest.AlterConfigsResource(
@@ -40,13 +40,13 @@ def alter(broker: Broker, *resources: tuple[int, str, Sequence[Change]], validat
 
 
 def alter_topic(broker: Broker, topic: Topic, *changes: Change, validate_only: bool = False) -> Any:
-    """IncrementalAlterConfigs of one topic; gives its result."""
+    """The result of IncrementalAlterConfigs for one topic."""
     results = alter(broker, (TOPIC_RESOURCE, topic.name, changes), validate_only=validate_only)
     return only(results, f"result for {topic.name}")
 
 
 def replace_all(broker: Broker, topic: str, configs: dict[str, str], *, validate_only: bool = False) -> Any:
-    """The legacy AlterConfigs of one topic; gives its result."""
+    """The result of the legacy AlterConfigs for one topic."""
     config = AlterConfigsRequest.AlterableConfig
     asked = AlterConfigsRequest.AlterConfigsResource(
         resource_type=TOPIC_RESOURCE,
@@ -58,7 +58,7 @@ def replace_all(broker: Broker, topic: str, configs: dict[str, str], *, validate
 
 
 def expect_set(broker: Broker, topic: Topic, wanted: dict[str, str], what: str) -> None:
-    """Exactly this comes to be set on the topic: a broker may learn of a change after it was answered."""
+    """Wait until exactly these configurations are set on the topic: a broker may learn of a change after the response."""
 
     def agrees() -> bool:
         return set_on(broker, topic) == wanted
@@ -70,27 +70,27 @@ def expect_set(broker: Broker, topic: Topic, wanted: dict[str, str], what: str) 
 
 @built_on("CFG-01")
 def await_listed(broker: Broker, topic: Topic, names: Collection[str]) -> None:
-    """A name that is not listed says nothing of its value."""
+    """Wait until DescribeConfigs lists these names: a missing name must not count as a wrong value."""
     broker.eventually(
         lambda: {*names} <= described(broker, topic).keys(), f"DescribeConfigs lists {', '.join(names)}", within_s=5
     )
 
 
 def altered(broker: Broker, topic: Topic, *changes: Change) -> None:
-    """A change that must be taken."""
+    """Change a topic's configurations; the broker must accept it. Skips if it does not have a configuration."""
     result = alter_topic(broker, topic, *changes)
     skip_unknown_configs(broker, result.error_code, [name for name, operation, _ in changes if operation == SET])
     broker.expect_error(result.error_code, ErrorCode.NONE, what=shown(*changes), message=result.error_message)
 
 
 def shown(*changes: Change) -> str:
-    """Changes in words."""
+    """The changes as text."""
     words = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
     return ", ".join(f"{words.get(operation, operation)} {name}={value}" for name, operation, value in changes)
 
 
 def expect_unchanged(broker: Broker, topic: Topic, before: dict[str, str | None]) -> None:
-    """A refused change changed nothing, neither at once nor by the time that a later change is known everywhere."""
+    """Expect that a refused change had no effect, also after a later change has become visible."""
     altered(broker, topic, ("delete.retention.ms", SET, "1"))
     broker.eventually(lambda: "delete.retention.ms" in set_on(broker, topic), "a later change is known", within_s=5)
     altered(broker, topic, ("delete.retention.ms", DELETE, None))
@@ -99,8 +99,8 @@ def expect_unchanged(broker: Broker, topic: Topic, before: dict[str, str | None]
 
 
 def refusals_of_configs(broker: Broker, error: ErrorCode) -> tuple[ErrorCode, ...]:
-    """The error, and what brokers with ZooKeeper say for it: they call an impossible value a wrong request,
-    or trip over it."""
+    """The accepted errors: with ZooKeeper also those that Kafka returns instead, INVALID_REQUEST for an invalid value or
+    UNKNOWN_SERVER_ERROR."""
     zookeepers = {
         ErrorCode.INVALID_CONFIG: (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR),
         ErrorCode.INVALID_REQUEST: (ErrorCode.UNKNOWN_SERVER_ERROR,),

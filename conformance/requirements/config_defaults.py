@@ -1,4 +1,4 @@
-"""CFG: defaults of topics that are set for all brokers while they run."""
+"""CFG: topic defaults that are changed for all brokers at run time."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -14,19 +14,19 @@ from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 
 ALL_BROKERS = ""
-"""The name of the broker resource whose settings are all brokers' (KIP-226)."""
+"""The name of the broker resource whose configurations apply to all brokers (KIP-226)."""
 OF_ALL_BROKERS = 3
-"""The source of such a value: DYNAMIC_DEFAULT_BROKER."""
+"""The config source of such a value: DYNAMIC_DEFAULT_BROKER."""
 OF_BROKER, OF_TOPIC = "message.max.bytes", "max.message.bytes"
 LIMIT, ENOUGH = 10_000, 50_000
 BATCH = batch(bytes(20_000))
-"""Between both limits, and below the default."""
+"""A batch larger than the smaller limit, and smaller than the larger one and the default."""
 IN_TIME_S = 10.0
 
 
 @contextmanager
 def set_for_all_brokers(broker: Broker, name: str, value: str) -> Generator[None]:
-    """A setting that all brokers have within the block; nothing is judged where the target refuses it."""
+    """Set a configuration for all brokers within the block; skips if the target refuses it."""
 
     def change(operation: int, value: str | None) -> int:
         return only(alter(broker, (BROKER_RESOURCE, ALL_BROKERS, [(name, operation, value)])), "result").error_code
@@ -45,7 +45,7 @@ def set_for_all_brokers(broker: Broker, name: str, value: str) -> Generator[None
 
 
 def topic_on_every_node(broker: Broker, **configs: str) -> Topic:
-    """A topic on which only this is set, with a partition for each node to lead."""
+    """A topic with these configurations only, and one partition for each node."""
     name = broker.unused_name()
     made = broker.create_topic(name, max(1, broker.subject.nodes), configs=configs)
     broker.expect_error(made.error_code, ErrorCode.NONE, what="CreateTopics")
@@ -53,7 +53,7 @@ def topic_on_every_node(broker: Broker, **configs: str) -> Topic:
 
 
 def await_answer(broker: Broker, topic: Topic, error: ErrorCode, when: str) -> None:
-    """Each partition's leader comes to answer the batch so."""
+    """Wait until each partition's leader responds to the batch with this error."""
     for partition in range(max(1, broker.subject.nodes)):
         broker.eventually(
             lambda partition=partition: broker.produce(topic, BATCH, partition=partition).error_code == error,

@@ -1,4 +1,4 @@
-"""CFG: configurations. What is set, where it comes from, and that a change does what it says and nothing else."""
+"""CFG: configurations as they are described: values, sources, types and documentation."""
 
 from collections.abc import Collection
 from typing import Any
@@ -13,7 +13,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC_BROKER = 1, 2, 3, 4
-"""Sources of a configuration: set on the topic, on the broker and on all brokers while they run, in the broker's file."""
+"""Sources of a configuration: set on the topic, on the broker or on all brokers at run time, or in the broker's file."""
 OF_BROKERS = (DYNAMIC_BROKER, DYNAMIC_CLUSTER, STATIC_BROKER)
 SOURCES = range(1, 9)
 """All sources that Kafka has."""
@@ -46,14 +46,14 @@ DEFAULTS = {
     "segment.ms": "604800000",
     "unclean.leader.election.enable": "false",
 }
-"""What the documentation says of a topic on which nothing is set, on a broker on which nothing is set (4.x)."""
+"""The documented defaults (4.x) of a topic without configurations, on a broker without configurations."""
 
 CAME_WITH = {
     "max.compaction.lag.ms": "2.3",
     "message.timestamp.after.max.ms": "3.6",
     "message.timestamp.before.max.ms": "3.6",
 }
-"""Configurations that not every release has (KIP-354, KIP-937)."""
+"""Configuration -> its first release, for those that not every release has (KIP-354, KIP-937)."""
 
 TYPES = {
     "preallocate": 1, "compression.type": 2, "segment.bytes": 3, "retention.ms": 5, "min.cleanable.dirty.ratio": 6,
@@ -66,7 +66,7 @@ TYPES = {
 
 
 def plain_topic(broker: Broker, configs: dict[str, str] | None = None) -> Topic:
-    """A topic on which only this is set: `Broker.topic` sets more."""
+    """A topic with these configurations only; `Broker.topic` sets further ones."""
     name = broker.unused_name()
     made = broker.create_topic(name, configs=configs)
     skip_unknown_configs(broker, made.error_code, configs or {})
@@ -82,7 +82,7 @@ def describe(
     to: tuple[str, int] | None = None,
     **options: bool,
 ) -> list[Any]:
-    """DescribeConfigs of (type, name) each; gives the results."""
+    """The results of DescribeConfigs for resources (type, name)."""
     asked = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
@@ -93,7 +93,7 @@ def describe(
 
 
 def described(broker: Broker, topic: Topic, keys: Collection[str] | None = None, **options: Any) -> dict[str, Any]:
-    """The configurations of a topic, by their names."""
+    """The configurations of a topic by name."""
     result = only(describe(broker, (TOPIC_RESOURCE, topic.name), keys=keys, **options), f"result for {topic.name}")
     broker.expect_error(result.error_code, ErrorCode.NONE, what="DescribeConfigs", message=result.error_message)
     if keys is None or len(keys):
@@ -103,14 +103,14 @@ def described(broker: Broker, topic: Topic, keys: Collection[str] | None = None,
 
 @built_on("CFG-01")
 def expect_some(broker: Broker, result: Any) -> None:
-    """A topic's configurations are listed at all."""
+    """Expect that DescribeConfigs lists at least one configuration."""
     broker.expect(
         bool(result.configs), f"DescribeConfigs lists {len(result.configs)} configurations of {result.resource_name}"
     )
 
 
 def set_on(broker: Broker, topic: Topic) -> dict[str, str | None]:
-    """What is set on the topic itself; before 1.1 (KIP-226) the answer has no source, but says what is a default."""
+    """The configurations set on the topic itself. Before 1.1 (KIP-226) the response has `is_default` in place of a source."""
     named = broker.version_for(DescribeConfigsRequest) >= 1
     return {
         name: one.value

@@ -1,4 +1,4 @@
-"""CFG: configurations that outlast brokers and controllers."""
+"""CFG: configurations that survive failures of brokers and controllers."""
 
 from contextlib import suppress
 
@@ -14,7 +14,7 @@ from reference.protocol.messages.incremental_alter_configs import IncrementalAlt
 
 DEADLINE_S = 240
 SET = 0
-"""The operation of IncrementalAlterConfigs."""
+"""An operation of IncrementalAlterConfigs."""
 ENDS = ("kill", "restart")
 
 
@@ -48,7 +48,7 @@ def configs_stay(broker: Broker) -> None:
 
 
 def expect_retention(broker: Broker, nodes: JudgedCluster, node: int, topic: Topic, when: str) -> None:
-    """The node describes the retention that was set."""
+    """Wait until the node describes the retention that was set."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=topic.name, configuration_keys=["retention.ms"]
     )

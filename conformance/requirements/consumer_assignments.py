@@ -1,4 +1,4 @@
-"""CGH: which partitions the members of a KIP-848 consumer group are given, and when. The broker assigns them."""
+"""CGH: the partitions that the broker assigns to the members of a KIP-848 consumer group, and when."""
 
 from collections.abc import Collection
 
@@ -28,7 +28,7 @@ from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 STATIC = HEARTBEAT
 MANY_MEMBERS, MANY_PARTITIONS = 20, 50
 NEW_TOPICS_WITHIN_S = 60.0
-"""Until when a regular expression must have found a new topic: Kafka looks again after ten seconds at the earliest."""
+"""The time within which a regular expression must match a new topic: Kafka waits at least ten seconds between evaluations."""
 GROUPS = 60
 
 
@@ -147,7 +147,7 @@ def taken_instances(broker: Broker) -> None:
 
 
 def grow(broker: Broker, topic: Topic, partitions: int) -> Topic:
-    """Give a topic more partitions."""
+    """Increase a topic's partitions to this number."""
     table = CreatePartitionsRequest
     request = table(
         topics=[table.CreatePartitionsTopic(name=topic.name, count=partitions, assignments=None)], timeout_ms=10_000
@@ -333,7 +333,7 @@ def many_members(broker: Broker) -> None:
 
 
 def expect_shares(broker: Broker, consumers: Collection[Consumer], partitions: int) -> None:
-    """The shares differ by one at most."""
+    """Expect that the numbers of assigned partitions differ by one at most."""
     sizes = {len(one.assigned) for one in consumers}
     fair = partitions // len(consumers)
     broker.expect(sizes <= {fair, fair + 1}, f"the shares of {len(consumers)} members are {sorted(sizes)}")

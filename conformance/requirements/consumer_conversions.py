@@ -1,4 +1,4 @@
-"""CGH: classic and KIP-848 members in one group, and groups that become the other kind. Source: KIP-848, migration."""
+"""CGH: classic and KIP-848 members in one group, and conversions of groups to the other protocol. Source: KIP-848, migration."""
 
 import struct
 
@@ -22,13 +22,13 @@ MIXED_WITHIN_S = 30.0
 
 
 def assignment(topic: Topic, *partitions: int) -> bytes:
-    """An assignment as consumers' leaders send it."""
+    """An assignment as the leader of a classic consumer group sends it."""
     found = ConsumerProtocolAssignment.TopicPartition(topic=topic.name, partitions=list(partitions))
     return struct.pack(">h", 0) + encode(ConsumerProtocolAssignment(assigned_partitions=[found]), 0)
 
 
 def partitions_in(data: bytes, topic: Topic) -> set[int]:
-    """The partitions of a topic in an assignment of the classic protocol; no bytes are none."""
+    """The partitions of a topic in an assignment of the classic protocol; empty for no bytes. Errors: Failed."""
     if not data:
         return set()
     try:
@@ -40,7 +40,7 @@ def partitions_in(data: bytes, topic: Topic) -> set[int]:
 
 
 class OldConsumer:
-    """A classic member that goes along with a group whatever kind it is, as Kafka's consumers do."""
+    """A classic member of a group of either protocol, which joins again when asked to, as Kafka's consumers do."""
 
     def __init__(self, group: Group, topic: Topic) -> None:
         self.topic = topic
@@ -48,14 +48,14 @@ class OldConsumer:
         self.owned: set[int] = set()
 
     def lead(self) -> None:
-        """Join as the only member, and take all partitions."""
+        """Join as the only member, and assign all partitions to it."""
         self.member.join()
         everything = range(self.topic.partitions)
         self.member.group.synchronise([self.member], {self.member.id: assignment(self.topic, *everything)})
         self.owned = set(everything)
 
     def follow(self) -> None:
-        """Beat, and when asked to, join and synchronise again: as one who owns what it was given last."""
+        """Send a heartbeat. If it reports a rebalance, join again with the partitions owned so far, and synchronise."""
         code = self.member.heartbeat()
         if code not in (REBALANCING, ErrorCode.NONE):
             self.member.expect(code, "Heartbeat")
@@ -70,7 +70,7 @@ class OldConsumer:
 
 
 def share(broker: Broker, old: OldConsumer, new: Consumer) -> None:
-    """Let both go on until they own all partitions between them, and never the same one."""
+    """Continue both members until they own all partitions together; fails if both ever hold the same one."""
 
     def shared() -> bool:
         old.follow()

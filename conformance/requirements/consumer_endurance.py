@@ -1,4 +1,4 @@
-"""CGH: who is put out of a KIP-848 consumer group, how large it may be, and what it survives."""
+"""CGH: removal of members from a KIP-848 consumer group, its largest size, and the failures that it survives."""
 
 import time
 
@@ -34,13 +34,13 @@ SHORT_SESSIONS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
 }
-"""So that a member is put out in seconds; the default of the session is 45 seconds, and no less can be configured."""
+"""Settings with which a silent member is removed within seconds; the session's default and its lower limit are 45 s."""
 EARLY_MS = 100
 OUT_WITHIN_S = 40.0
 DEADLINE_S = 180.0
 ENDS = ("kill", "restart")
 GROUP_RESOURCE = 32
-"""Resource type of configurations of groups (KIP-848)."""
+"""The resource type of groups (KIP-848)."""
 SET = 0
 
 
@@ -106,7 +106,7 @@ def clinging_members(broker: Broker) -> None:
 
 
 def request_that_says_nothing(consumer: Consumer) -> ConsumerGroupHeartbeatRequest:
-    """A heartbeat of who goes on as before."""
+    """A heartbeat of a member without changes: all optional fields are absent."""
     said = consumer.request(topic_partitions=None, subscribed_topic_names=None, rebalance_timeout_ms=-1)
     said.server_assignor = None
     return said
@@ -165,7 +165,7 @@ def own_interval(broker: Broker) -> None:
 
 
 def expect_going_on(broker: Broker, consumers: list[Consumer], epoch: int, held: list[set[Owned]]) -> None:
-    """The members find their group as they left it: epochs, members, assignments."""
+    """Expect that the group has the same epoch, members and assignments as before."""
     for consumer, partitions in zip(consumers, held, strict=True):
         answer = consumer.beat(full=True)
         broker.expect_equal("epoch and partitions", (answer.member_epoch, reported_in(answer)), (epoch, partitions))

@@ -1,4 +1,4 @@
-"""CGH: what a member of a KIP-848 consumer group says with a heartbeat, and how it is answered."""
+"""CGH: the fields of a KIP-848 member's heartbeat, and the broker's responses to it."""
 
 import time
 from typing import Any
@@ -30,16 +30,16 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 SINCE = "4.0"
-"""The first version of Kafka in which these groups are no early access."""
+"""The first release in which these groups are generally available."""
 ASSIGNORS, UNIFORM = "group.consumer.assignors", "uniform"
-"""The first assignor of a broker's list is that of members who name none: by default this one."""
+"""A setting with the list of assignors, and the first one by default. Members without an assignor get the first."""
 LISTED_TOPICS = 200
 EPOCHS_IN_COMMITS = 9
-"""The version of OffsetCommit and OffsetFetch from which on a request has a member epoch."""
+"""The first version of OffsetCommit and OffsetFetch with a member epoch."""
 
 
 def expect_invalid(broker: Broker, cases: dict[str, dict[str, Any]]) -> None:
-    """Each of these first heartbeats is refused with INVALID_REQUEST, and no group comes of it."""
+    """Expect that each of these first heartbeats is refused with INVALID_REQUEST, and creates no group."""
     topic = broker.topic()
     for reported, changed in cases.items():
         with broker.case(reported):

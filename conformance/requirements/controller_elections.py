@@ -1,4 +1,4 @@
-"""ELE: elections of the active controller, and the quorum as it is described."""
+"""ELE: elections of the active controller, and the description of the quorum."""
 
 from contextlib import suppress
 from typing import Any
@@ -31,8 +31,10 @@ def the_controller_dies(broker: Broker) -> None:
 
 
 def writes_go_on(nodes: JudgedCluster) -> bool:
-    """End the active controller; whether a writer sees no error meanwhile. On a busy machine its write may run out of time: a
-    follower that lags leaves the ISR only by a controller. Another one must become active, and do a controller's work."""
+    """Kill the active controller; return whether a writer saw no error. Another controller must become active and work.
+
+    On a busy machine a write may time out, because a follower that lags leaves the ISR only through a controller.
+    """
     broker, (leader, follower, active) = nodes.broker, nodes.cast()
     topic, writes = nodes.topic(leader, follower), Writes()
     nodes.write_some(topic, writes, 10)

@@ -1,4 +1,4 @@
-"""COO: find coordinator. Who keeps a group's or a transactional id's state."""
+"""COO: FindCoordinator, which returns the broker that keeps the state of a group or a transactional id."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ from reference.protocol.messages.offset_commit import OffsetCommitRequest
 SHARE, NO_SUCH_TYPE = 2, 9
 """Key types: that of share groups (v6+), and one that does not exist."""
 BATCHED = 4
-"""The version of FindCoordinator from which on it takes several keys."""
+"""The first version of FindCoordinator with several keys."""
 SHARED = 6
-"""The version of FindCoordinator from which on it knows share groups."""
+"""The first version of FindCoordinator with share groups."""
 NOWHERE = (-1, "", -1)
-"""Node, host and port of no coordinator."""
+"""Node, host and port in a response without a coordinator."""
 OFFSETS = "__consumer_offsets"
 NOT_YET = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -27,7 +27,7 @@ NOT_YET = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PR
 def find(
     broker: Broker, *keys: str, key_type: int = GROUP, version: int | None = None, to: tuple[str, int] | None = None
 ) -> list[Any]:
-    """What FindCoordinator says of each key; below v4 only of one, in the same words."""
+    """The response of FindCoordinator for each key; below v4 for one key only, with fields of the same names."""
     version = broker.version_for(FindCoordinatorRequest, version)
     if version >= BATCHED:
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
@@ -37,7 +37,7 @@ def find(
 
 
 def found(broker: Broker, key: str, *, key_type: int = GROUP, version: int | None = None, to: Any = None) -> Any:
-    """The coordinator of a key, once there is one."""
+    """The coordinator of a key; waits until there is one."""
 
     def there() -> Any:
         answer = only(find(broker, key, key_type=key_type, version=version, to=to), f"coordinator of {key}")
@@ -50,7 +50,7 @@ def found(broker: Broker, key: str, *, key_type: int = GROUP, version: int | Non
 
 
 def place(answer: Any) -> tuple[int, str, int]:
-    """Node, host and port of an answer."""
+    """Node, host and port in a response."""
     return answer.node_id, answer.host, answer.port
 
 
@@ -64,7 +64,7 @@ def java_hash(text: str) -> int:
 
 
 def offsets_partitions(broker: Broker) -> dict[int, Any]:
-    """The partitions of the offsets topic, by their numbers; none where it does not exist."""
+    """The partitions of the offsets topic by number; empty if the topic does not exist."""
     entry = MetadataRequest.MetadataRequestTopic(name=OFFSETS)
     topic = only(broker.metadata([entry]).topics, "topic in the answer")
     return AnswerParts({one.partition_index: one for one in topic.partitions})
@@ -215,7 +215,7 @@ def partition_by_hash(broker: Broker) -> None:
 
 
 def groups_of_both_signs(broker: Broker) -> list[str]:
-    """Unused names of groups, two of each sign of Java's hash, some of them in characters beyond ASCII."""
+    """Unused names of groups, two for each sign of Java's hash; one of the two has characters outside ASCII."""
     names: dict[tuple[bool, bool], str] = {}
     for stem in ("group", "größe-組-\U0001d11e") * 100:
         name = broker.unused_name(stem)

@@ -1,4 +1,4 @@
-"""COO: who coordinates what, in a cluster: one broker for each key, and another one when it dies."""
+"""COO: coordinators in a cluster: one broker for each key, and another one when it fails."""
 
 from contextlib import suppress
 
@@ -19,7 +19,7 @@ ENDS = ("kill", "restart")
 
 
 def not_coordinating(broker: Broker, nodes: JudgedCluster, key: str, kind: int) -> list[tuple[int, tuple[str, int]]]:
-    """The nodes that do not coordinate a key, and their addresses: all but one."""
+    """The nodes that do not coordinate a key, with their addresses; expects all nodes but one."""
     at = broker.coordinator(key, kind)
     others = [(node, address) for node, address in sorted(nodes.addresses.items()) if address != at]
     reported = f"{len(others)} of {len(nodes.addresses)} brokers do not coordinate {key}"
@@ -71,7 +71,7 @@ def not_the_coordinator(broker: Broker) -> None:
 
 
 def reported_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: tuple[str, int]) -> int:
-    """The error of OffsetFetch: of the group, or of the partition in versions that have no other place for it."""
+    """The error of OffsetFetch: the group's, or the partition's in versions without an error of the group."""
     found = committed(broker, group, [(topic, 0)], to=address)
     return found.error_code or next(iter(found.errors.values()), ErrorCode.NONE)
 
@@ -131,7 +131,7 @@ def knows(nodes: JudgedCluster, topic: Topic, node: int) -> bool:
 
 
 def a_group_of_another(broker: Broker, nodes: JudgedCluster, avoided: int) -> str:
-    """The name of a group that another node coordinates, if one of some names has one: all have the same few coordinators."""
+    """The name of a group that another node than `avoided` coordinates, or the last of 60 names if none does."""
     name = broker.unused_name("group")
     for _ in range(59):
         if broker.coordinator(name) != nodes.address(avoided):

@@ -1,7 +1,7 @@
-"""SEC: delegation tokens (KIP-48, KIP-900): who gets one, what its bearer may do, and when it ends.
+"""SEC: delegation tokens (KIP-48, KIP-900): which clients get one, what its bearer may do, and when it expires.
 
-They are asked for on the controllers' listener with SASL (see `authentication`); the suite's other connections are in
-plaintext, where there are no tokens. DescribeDelegationToken is served on brokers' listeners alone.
+The suite requests them on the controllers' listener with SASL (see `authentication`); its other connections are in plaintext,
+where there are no tokens. DescribeDelegationToken is served on brokers' listeners only.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ TOKENS = {
 }
 NEEDED = {**APIS, "CreateDelegationToken": 1, "RenewDelegationToken": 1, "ExpireDelegationToken": 1}
 SOONER_MS = 60_000
-"""Less than RENEWED_FOR_MS, and longer than a busy machine keeps the next request."""
+"""A period shorter than RENEWED_FOR_MS, and longer than a busy machine delays the next request."""
 SHORT_MS = 8_000
-"""The lifetime of a token that is to end while the suite waits."""
+"""The lifetime of a token that must expire while the suite waits."""
 
 Renewer = CreateDelegationTokenRequest.CreatableRenewers
 ON_CONTROLLERS = "3.6"
-"""The release from which on KRaft has tokens."""
+"""The first release with tokens in KRaft."""
 
 
 def create(
@@ -81,13 +81,13 @@ def expire(connection: BrokerConnection, hmac: bytes, period_ms: int = -1) -> An
 def show(
     broker: Broker, connection: BrokerConnection, token: Any, password: str = "", extension: str = BY_TOKEN
 ) -> Any:
-    """Log in by a token; gives the last answer."""
+    """Authenticate with a token; return the last response."""
     secret = password or base64.b64encode(bytes(token.hmac)).decode()
     return exchange_scram(broker, connection, MECHANISM, token.token_id, secret, extension)
 
 
 def is_served(broker: Broker, token: Any) -> bool:
-    """Whether a bearer of the token is let in, and answered then."""
+    """Whether a client can authenticate with the token, and gets a response to a request then."""
     connection = unauthenticated(broker)
     try:
         if show(broker, connection, token).error_code != ErrorCode.NONE:

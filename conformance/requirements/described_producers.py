@@ -1,4 +1,4 @@
-"""IDM: what DescribeProducers says of producers and their open transactions."""
+"""IDM: producers and their open transactions, as DescribeProducers reports them."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 def active_producers(
     broker: Broker, topic: Topic, partition: int = 0, to: tuple[str, int] | None = None
 ) -> dict[int, Any]:
-    """What DescribeProducers says of a partition's producers, by their ids; the leader is asked, or who is named."""
+    """A partition's producers by id, as DescribeProducers reports them at the leader or at `to`."""
     asked = DescribeProducersRequest.TopicRequest(name=topic.name, partition_indexes=[partition])
     answer = broker.call(DescribeProducersRequest(topics=[asked]), to=to or broker.leader(topic, partition))
     found = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")

@@ -1,4 +1,4 @@
-"""ELE: elections. Who leads when a leader is gone, who must not, and what a deposed leader can still say."""
+"""ELE: elections. Which replica leads after a leader fails, which must not, and how a deposed leader responds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -67,9 +67,9 @@ def the_next_leader(broker: Broker) -> None:
 
 
 def leave_only_a_laggard(nodes: JudgedCluster, unclean: bool) -> tuple[Topic, Writes, int, int]:
-    """A topic whose leader is dead and whose follower is alive, and was not in sync when the last record was acknowledged.
+    """A topic whose leader is dead, and whose live follower was not in sync when the last record was acknowledged.
 
-    Gives the topic, what was written, the dead leader and the follower.
+    Returns the topic, the writes, the dead leader and the follower.
     """
     leader, follower, _ = nodes.cast()
     configs = {"unclean.leader.election.enable": str(unclean).lower()}
@@ -152,7 +152,7 @@ def the_preferred_leader(broker: Broker) -> None:
 
 
 def leads_with_all(nodes: JudgedCluster, topic: Topic, node: int) -> bool:
-    """Let a replica lead by a preferred election; whether all are in sync then. On a busy machine one may lag just then."""
+    """Make a replica the leader by a preferred election; return whether all are in sync. On a busy machine one may lag."""
     replicas = nodes.state(topic).replicas
     if nodes.state(topic).leader == node:
         nodes.lead(topic, next(other for other in replicas if other != node))
@@ -185,7 +185,7 @@ def preferred_elections_refused(broker: Broker) -> None:
 
 
 def is_refused_without_a_change(nodes: JudgedCluster, topic: Topic) -> bool:
-    """Whether the partition is as before; the elections must be refused. On a busy machine a follower may lag just then."""
+    """Expect that two elections are refused; return whether the partition is unchanged. On a busy machine a follower may lag."""
     broker, before = nodes.broker, nodes.state(topic)
     broker.expect_error(nodes.elect(topic), ErrorCode.ELECTION_NOT_NEEDED, what="the preferred replica leads")
     error = nodes.elect(Topic(broker.unused_name(), topic.id, 1), PREFERRED)
@@ -233,12 +233,12 @@ def leaders_are_balanced(broker: Broker) -> None:
 
 
 def is_retriable(error: int | str) -> bool:
-    """Whether a client tries again after it."""
+    """Whether a client retries after this error."""
     return error == CONNECTION_LOST or error in RETRIABLE
 
 
 def expect_retriable(broker: Broker, writes: Writes) -> None:
-    """Every error that the writer saw is one after which a client tries again."""
+    """Expect that every error that the writer saw is retriable."""
     kinds = sorted({str(error) for error in writes.errors})
     bad = [error for error in writes.errors if not is_retriable(error)]
     broker.expect(not bad, f"errors that the writer saw: {kinds or 'none'}" + (f"; final are {bad}" if bad else ""))
@@ -329,19 +329,19 @@ def a_leader_cut_off(broker: Broker) -> None:
 
 @dataclass(slots=True)
 class LateWrites:
-    """What was sent to a leader that another one had replaced."""
+    """Writes that were sent to a leader after another one had replaced it."""
 
     topic: Topic
     replicas: tuple[int, ...]
-    """The leader that was replaced comes first."""
+    """The replicas; the first is the leader that was replaced."""
     writes: Writes
-    """What its replacement, and it itself before, were sent."""
+    """The writes to the new leader, and to the old one before it was replaced."""
     asked: list[tuple[int, BrokerConnection]]
-    """The acks of each late write, and where its answer comes."""
+    """(acks, connection) of each late write."""
 
 
 def late_writes(nodes: JudgedCluster, silence: Callable[[int, int, int], None]) -> LateWrites:
-    """A leader, the first that `silence` is given, is silenced; as another one leads, writes are sent to both."""
+    """Isolate the leader by `silence`, whose first argument it is; when another one leads, send writes to both."""
     leader, one, other = replicas = nodes.cast()
     broker, topic, writes = nodes.broker, nodes.topic(*replicas, in_sync=2), Writes()
     nodes.write_some(topic, writes, 10)
@@ -357,13 +357,13 @@ def late_writes(nodes: JudgedCluster, silence: Callable[[int, int, int], None]) 
 
 
 def expect_not_acknowledged(broker: Broker, late: LateWrites) -> None:
-    """Whatever the late writes are answered, no acks=-1 is acknowledged."""
+    """Expect that no late write with acks=-1 is acknowledged; all other responses are accepted."""
     for acks, connection in late.asked:
         broker.saw(f"acks={acks}: {reported_by(connection, final=acks == -1)}")
 
 
 def expect_lost(nodes: JudgedCluster, late: LateWrites) -> None:
-    """When all are in sync again what was acknowledged is there; no late write is, at the old leader neither."""
+    """When all are in sync again, expect all acknowledged writes and no late write, also in the old leader's log."""
     nodes.await_isr(late.topic, *late.replicas)
     nodes.write_some(late.topic, late.writes, 10)
     nodes.expect_kept(late.topic, late.writes)
@@ -391,7 +391,7 @@ def a_deposed_leader(broker: Broker) -> None:
 
 
 def reported_by(connection: BrokerConnection, *, final: bool) -> str:
-    """What a write's answer says. Fails where it is an acknowledgement, if it must not be one."""
+    """The result of a write as text. With `final`, an acknowledgement fails."""
     try:
         answer = connection.receive()
     except Failed as failure:

@@ -1,4 +1,4 @@
-"""EPO: leader epochs, over several leaders. What a reader learned about an offset holds for every later reader."""
+"""EPO: leader epochs over several leaders. Every later reader must see the same record and epoch at an offset."""
 
 from collections.abc import Iterable
 
@@ -12,18 +12,18 @@ from linearizability.client.requests import Topic
 
 LEADER_EPOCHS = 3
 TAIL = 4
-"""Records that a leader has for itself alone when it is killed."""
+"""The number of records that only the leader has when it is killed."""
 
 
 class EpochsByOffset:
-    """What readers received: the record at each offset, and the leader epoch under which it was written."""
+    """The records that readers received: offset -> (leader epoch, value)."""
 
     def __init__(self) -> None:
         self.at: dict[int, tuple[int, bytes | None]] = {}
         self.answers = 0
 
     def take(self, data: bytes, who: str) -> None:
-        """Compare what a node serves with all that was reported before. Errors: Failed where they differ."""
+        """Compare the records that a node serves with all earlier ones. Errors: Failed if they differ."""
         self.answers += 1
         for one in batches(data):
             for record in one.records():
@@ -34,9 +34,9 @@ class EpochsByOffset:
 
 
 def change_the_leader(nodes: JudgedCluster, topic: Topic, reported: EpochsByOffset, leader: int, follower: int) -> bool:
-    """Kill the leader with records that no other node has, write on under the follower, and take the old leader back.
+    """Kill the leader with records that no other node has, write to the follower as leader, and restart the old leader.
 
-    False where the machine was too slow for it: both are in sync again then.
+    Returns False if the machine was too slow for it; then both are in sync again.
     """
     broker = nodes.broker
     epoch = nodes.state(topic).epoch
@@ -59,7 +59,7 @@ def change_the_leader(nodes: JudgedCluster, topic: Topic, reported: EpochsByOffs
 
 
 def look_everywhere(nodes: JudgedCluster, topic: Topic, reported: EpochsByOffset, places: Iterable[int]) -> None:
-    """What each of these nodes serves, up to the end."""
+    """Read the log of each of these nodes up to its end, and compare it with all earlier records."""
     end = nodes.broker.end_offset(topic)
     for node in places:
         reported.take(nodes.log_from(topic, node, end), f"node {node}")

@@ -1,4 +1,4 @@
-"""FET: what a consumer is given, and how much of it: visibility and limits."""
+"""FET: the records in a fetch response: visibility and limits."""
 
 # A loop over the versions that are served always runs.
 # pyright: reportPossiblyUnboundVariable=false
@@ -39,9 +39,9 @@ from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.primitives import NO_UUID
 
 PLENTY = 1 << 20
-"""More bytes than any log here has."""
+"""A limit above the size of any log in these tests."""
 BY_ID = 13
-"""The version of Fetch from which on topics are named by their id."""
+"""The first version of Fetch with topic ids."""
 
 
 def partitions_of(answer: Any) -> list[Any]:
@@ -55,7 +55,7 @@ def served_bytes(answer: Any) -> dict[int, int]:
 
 
 def versions_to_ask(broker: Broker) -> list[int]:
-    """One version before sessions, the last by name, and the highest."""
+    """The versions to test: one before sessions, the last with topic names, and the highest."""
     lowest, highest = broker.versions_of(FetchRequest)
     return sorted({max(lowest, 4), min(BY_ID - 1, highest), highest})
 
@@ -277,7 +277,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
 
 
 def recreated(broker: Broker) -> Topic:
-    """The former self of a topic that was deleted and made again under its name."""
+    """A deleted topic, after another topic was created with its name."""
     broker.needs_deletion()
     former = broker.topic()
     version = broker.version_for(DeleteTopicsRequest)
@@ -389,7 +389,7 @@ def scan_in_order(broker: Broker) -> None:
 
 
 def scan(broker: Broker, topic: Topic, limit: int) -> Iterable[Record]:
-    """All records as a consumer reads them: batch after batch, what lies before the asked offset is skipped."""
+    """All records as a consumer reads them: fetch after fetch, without the records before the fetch offset."""
     offset = 0
     while True:
         data = bytes(broker.fetch(topic, offset, partition_max_bytes=limit, max_bytes=limit).records or b"")

@@ -1,4 +1,4 @@
-"""FET: what consumers are given above the high watermark, and by brokers that do not lead."""
+"""FET: fetches above the high watermark, and fetches from brokers that do not lead."""
 
 from conformance.answers import only
 from conformance.batches import batch, values
@@ -12,9 +12,9 @@ from reference.protocol.messages.fetch import FetchRequest
 
 DEADLINE_S = 240
 FETCH_WITH_LEADER = 16
-"""The version from which on an answer names the leader that should have been asked (KIP-951)."""
+"""The first version of Fetch whose response names the current leader (KIP-951)."""
 FETCH_FROM_FOLLOWERS = 11
-"""The version of Fetch in which a consumer names its rack, and may be served by any replica (KIP-392)."""
+"""The first version of Fetch with the consumer's rack, which any replica may serve (KIP-392)."""
 FREEZES = ("pause",)
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
@@ -94,7 +94,7 @@ def fetch_elsewhere(broker: Broker) -> None:
 
 
 def follower_serves(broker: Broker, nodes: JudgedCluster, topic: Topic, node: int, version: int) -> bool:
-    """Whether a follower gives both records; it knows the high watermark a moment later than its leader."""
+    """Whether a follower serves both records; it learns the high watermark a moment after its leader."""
     found = broker.fetch(topic, 0, version=version, to=broker.connection(nodes.address(node)))
     broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version} at the follower")
     return values(bytes(found.records or b"")) == [b"a", b"b"]

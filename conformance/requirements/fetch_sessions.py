@@ -1,4 +1,4 @@
-"""FSS: fetch sessions (KIP-227). The broker remembers what a client fetches, and each side says only what changed."""
+"""FSS: fetch sessions (KIP-227). The broker stores a client's partitions, and both sides send changes only."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -15,20 +15,20 @@ from reference.protocol.messages.fetch import FetchRequest
 NO_SESSION = 0
 """The session id of a fetch without a session."""
 FIRST, FINAL = 0, -1
-"""Session epochs that ask for a new session, and for none (closing the one that is named)."""
+"""Session epochs of a request for a new session, and of one without a session, which closes the one that it names."""
 BY_ID = 13
-"""The version of Fetch from which on topics are named by their id."""
+"""The first version of Fetch with topic ids."""
 SINCE = 7
-"""The version of Fetch that brought sessions."""
+"""The first version of Fetch with sessions."""
 
 Offsets = Mapping[tuple[Topic, int], int]
 
 
 class Session:
-    """A client's half of a session: it says the epochs that it ought to, unless other ones are given."""
+    """The client side of a session, which counts the session epochs."""
 
     def __init__(self, broker: Broker, offsets: Offsets, version: int | None = None, **fields: Any) -> None:
-        """Ask for a new session. Skips where the broker makes none: it may (its cache of sessions may be full)."""
+        """Request a new session. Skips if the broker creates none, which is correct if its session cache is full."""
         self.broker = broker
         self.version = broker.version_for(FetchRequest, version)
         self.leader = broker.leader(*next(iter(offsets)))
@@ -44,9 +44,9 @@ class Session:
     def ask(
         self, offsets: Offsets | None = None, *, epoch: int | None = None, version: int | None = None, **fields: Any
     ) -> Any:
-        """The next fetch of the session; gives the whole answer. An epoch that is given does not count.
+        """Send the session's next fetch; return the whole response. With `epoch` the session's own epoch is not advanced.
 
-        Skips where partitions of which it is asked, now or before, may have different leaders.
+        Skips if the partitions of the session may have different leaders.
         """
         self.partitions |= (offsets or {}).keys()
         self.broker.needs_one_leader(topic for topic, _ in self.partitions)
@@ -61,7 +61,7 @@ class Session:
     def serves(
         self, what: str, wanted: Mapping[int, list[bytes]], offsets: Offsets | None = None, **fields: Any
     ) -> Any:
-        """The next fetch is answered with exactly these partitions and values. Gives the answer."""
+        """Send the next fetch, and expect exactly these partitions and values; return the response."""
         answer = self.ask(offsets, **fields)
         self.broker.expect_error(answer.error_code, ErrorCode.NONE, what=what)
         self.broker.expect_equal(f"{what}: the records by partition", served(answer), dict(wanted))
@@ -69,12 +69,12 @@ class Session:
         return answer
 
     def is_gone(self, what: str) -> None:
-        """The broker does not know the session any more."""
+        """Expect that the broker no longer has the session."""
         answer = self.ask(epoch=max(self.epoch, 1))
         self.broker.expect_error(answer.error_code, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, what=what)
 
     def close(self) -> None:
-        """Give the slot back."""
+        """Close the session at the broker, which frees its slot in the cache."""
         self.ask(epoch=FINAL)
 
 
@@ -106,7 +106,7 @@ def everything(topic: Topic, offset: int = 0) -> dict[tuple[Topic, int], int]:
 
 
 def first_alone(topic: Topic) -> dict[int, list[bytes]]:
-    """One record in the first partition, and none in the others, of which a topic may have more than were asked for."""
+    """The expected values by partition: one record in the first, none in the others."""
     return {partition: [] if partition else [b"x"] for partition in range(topic.partitions)}
 
 

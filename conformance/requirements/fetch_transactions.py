@@ -1,4 +1,4 @@
-"""FET: what a fetch shows of transactions."""
+"""FET: transactional records in fetch responses."""
 
 # A loop over the versions that are served always runs.
 # pyright: reportPossiblyUnboundVariable=false

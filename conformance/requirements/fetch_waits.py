@@ -1,7 +1,7 @@
 """FET: how long a fetch waits, and what ends the wait.
 
-Waits are judged by order and by what the answer holds, not by the clock: a fetch that must be answered at once is
-answered while another one, asked before it, still waits. Only lower bounds are measured.
+Waits are judged by the order of responses and by their contents, not by the clock: a fetch that must not wait gets its response
+while an earlier one still waits. Only lower bounds are measured.
 """
 
 # A loop over the versions that are served always runs.
@@ -23,15 +23,15 @@ from linearizability.client.requests import READ_COMMITTED, Topic, fetch_request
 from reference.protocol.errors import ErrorCode
 
 LONG_MS = 10_000
-"""A wait that no answer of these tests may take to its end."""
+"""A max_wait_ms that no fetch of these tests may wait out."""
 
 SHORT_MS = 300
-"""A wait that is waited out."""
+"""A max_wait_ms that a fetch waits out."""
 
 
 @contextmanager
 def a_fetch_waits(broker: Broker) -> Generator[BrokerConnection]:
-    """While this is open, a fetch that nothing satisfies has been waiting since before; at its end it must still wait."""
+    """Send a fetch without enough data before the block; at the end of the block it must still wait."""
     idle = broker.topic()
     connection = broker.connect(broker.leader(idle))
     request = fetch_request({(idle, 0): 0}, max_wait_ms=LONG_MS)

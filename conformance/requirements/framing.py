@@ -1,4 +1,4 @@
-"""FRM: framing, headers, malformed input. What every byte on the wire is held to before any API is asked."""
+"""FRM: framing, headers, malformed input: rules for requests and responses of every API."""
 
 import socket
 import struct
@@ -28,10 +28,10 @@ def no_topics() -> MetadataRequest:
 
 
 def expect_rejected(broker: Broker, data: bytes, what: str) -> None:
-    """The connection on which these bytes are sent is closed without an answer; others are served.
+    """Expect that the broker closes the connection on which these bytes are sent, without a response, and serves others.
 
-    A broker that looks at a size only when the frame's first byte has come keeps no more than that byte: this is tolerated. So
-    is one that answers a size alone before it closes: nothing is held.
+    Tolerated are brokers that check the size only after the frame's first byte, and brokers that respond to a size before they
+    close the connection: neither allocates memory for the frame.
     """
     connection, is_size = broker.connect(), len(data) == SIZE_BYTES
     connection.send_bytes(data, note=what)

@@ -16,25 +16,25 @@ from reference.protocol.messages.describe_groups import DescribeGroupsRequest
 from reference.protocol.messages.list_groups import ListGroupsRequest
 
 FIRST_WITH_NOT_FOUND = 6
-"""The version of DescribeGroups from which on an unknown group is an error (KIP-1043)."""
+"""The first version of DescribeGroups in which an unknown group is an error (KIP-1043)."""
 FIRST_WITH_STATES, FIRST_WITH_TYPES = 4, 5
-"""The versions of ListGroups from which on states (KIP-518) and types (KIP-848) are reported, and filtered by."""
+"""The first versions of ListGroups with states (KIP-518) and types (KIP-848), in responses and as filters."""
 FIRST_WITH_INSTANCES = 4
 NOT_ASKED = -(2**31)
-"""Authorized operations that were not asked for."""
+"""The authorized operations in a response if the request did not ask for them."""
 EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
 PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
 ENDS = ("kill", "restart")
 
 
 def describe(broker: Broker, *groups: str, version: int | None = None, to: Any = None, **options: Any) -> list[Any]:
-    """What DescribeGroups reports about groups of one coordinator."""
+    """The response of DescribeGroups for groups of one coordinator."""
     request = DescribeGroupsRequest(groups=list(groups), **options)
     return list(broker.call(request, version, to=to or broker.coordinator(groups[0])).groups)
 
 
 def describe_one(broker: Broker, group: str, version: int | None = None, **options: Any) -> Any:
-    """The same of one group."""
+    """The response of DescribeGroups for one group."""
     found = describe(broker, group, version=version, **options)
     if [one.group_id for one in found] != [group]:
         broker.fail(f"DescribeGroups of one group reports {[one.group_id for one in found]}")
@@ -42,7 +42,7 @@ def describe_one(broker: Broker, group: str, version: int | None = None, **optio
 
 
 def list_groups(broker: Broker, *, version: int | None = None, to: Any = None, **filters: Any) -> dict[str, Any]:
-    """What ListGroups of one broker reports, by group ids, as soon as it has loaded all that it coordinates."""
+    """The groups that ListGroups reports at one broker, by id; waits until the broker has loaded its groups."""
     answer: Any = None
 
     def is_loaded() -> bool:
@@ -58,7 +58,7 @@ def list_groups(broker: Broker, *, version: int | None = None, to: Any = None, *
 
 
 def delete(broker: Broker, *groups: str, version: int | None = None, to: Any = None) -> dict[str, int]:
-    """DeleteGroups at one coordinator; gives the error code of each group."""
+    """The error code of each group in DeleteGroups at one coordinator."""
     request = DeleteGroupsRequest(groups_names=list(groups))
     answer = broker.call(request, version, to=to or broker.coordinator(groups[0]))
     return AnswerParts({one.group_id: one.error_code for one in answer.results})
@@ -126,7 +126,7 @@ def describe_states(broker: Broker) -> None:
 
 
 def expect_without_metadata(broker: Broker, group: Group, state: str, members: int) -> None:
-    """The group is in a state in which no protocol and no metadata are reported."""
+    """Expect that the group is in this state, and is described without protocol and metadata."""
     found = describe_one(broker, group.name)
     reported = (found.group_state, found.protocol_data, len(found.members))
     broker.expect_equal("state, protocol and number of members", reported, (state, "", members))
@@ -182,7 +182,7 @@ def listed_groups(broker: Broker) -> None:
 
 
 def everywhere(broker: Broker, **options: Any) -> dict[str, Any]:
-    """The groups of all brokers, each of which is reported by one."""
+    """The groups of all brokers; expects that no group is reported by two brokers."""
     found: dict[str, Any] = {}
     for one in broker.metadata([]).brokers:
         groups = list_groups(broker, to=(one.host, one.port), **options)

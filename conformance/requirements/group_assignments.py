@@ -1,4 +1,4 @@
-"""GRP: what the members of a classic group are given. The leader decides it, the coordinator carries it."""
+"""GRP: the assignments of a classic group's members. The leader makes them, the coordinator distributes them."""
 
 from collections.abc import Mapping
 

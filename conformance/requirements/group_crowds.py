@@ -1,4 +1,4 @@
-"""GRP: groups of every name, members of every version, many groups and many members."""
+"""GRP: groups with unusual names, members with every version of the requests, many groups and many members."""
 
 from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of
@@ -9,10 +9,10 @@ from reference.protocol.errors import ErrorCode
 
 TINY_GROUPS = 300
 TINY_DEADLINE_S = 120
-"""Their members' sessions last twice as long: each one's turn comes when all others have joined."""
+"""The deadline. Members' sessions last twice as long, because each member waits until all others have joined."""
 CROWD = 30
 AN_INSTANT_S = 0.002
-"""How long is looked whether an answer is there."""
+"""How long a check for a response waits."""
 
 
 @requirement(

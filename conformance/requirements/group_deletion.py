@@ -1,4 +1,4 @@
-"""GAD: removing groups: those that have no members, with their offsets."""
+"""GAD: removal of groups without members, together with their offsets."""
 
 from conformance.broker import Broker
 from conformance.classic_groups import CONSUMER, Group

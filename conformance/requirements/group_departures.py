@@ -1,4 +1,4 @@
-"""GRP: leaving a classic group, and being taken for gone."""
+"""GRP: members that leave a classic group, and members that are removed because they are silent."""
 
 import time
 
@@ -12,20 +12,20 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 
 WITH_REBALANCE_TIMEOUT = 1
-"""The first version of JoinGroup that has a rebalance timeout."""
+"""The first version of JoinGroup with a rebalance timeout."""
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
-"""So that a member can be taken for gone in seconds; the default of the least session timeout is six."""
+"""A setting that allows sessions of `SHORT_MS`; by default the smallest session timeout is six seconds."""
 SHORT_MS = 4_000
 EARLY_MS = 100
-"""By so much a timer may be early."""
+"""A timer may expire earlier by this time."""
 LOOKED_AT_S = (9, 20, 36)
 """When to look whether a member with a session timeout of 6 s that says nothing is gone: some brokers look each half minute."""
 GONE_WITHIN_S = 40.0
-"""How long it may take on a busy machine until who is silent for `SHORT_MS` is gone."""
+"""The time within which a member that is silent for `SHORT_MS` must be removed, on a busy machine."""
 
 
 def await_gone(broker: Broker, witness: Member, what: str) -> None:
-    """Wait until a member that remains is asked to join again."""
+    """Wait until the broker asks a remaining member to join again."""
     broker.eventually(
         lambda: witness.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, what, within_s=GONE_WITHIN_S, every_s=0.1
     )

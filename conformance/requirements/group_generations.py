@@ -1,4 +1,4 @@
-"""GRP: generations of a classic group. What members are given, when they are asked to join again, and who is believed."""
+"""GRP: generations of a classic group: their numbers, when members must join again, and requests that are fenced."""
 
 from conformance.broker import Broker
 from conformance.classic_groups import JOINS_AGAIN, Group, Member, share_of, subscription
@@ -7,12 +7,12 @@ from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 
 HELD_FOR_S = 0.3
-"""How long is looked whether an answer is held back; one that is not comes at once."""
+"""How long a response must be absent to count as held back; a response that is not held back comes at once."""
 LARGE = 64 * 1024
 
 
 def joined_pair(broker: Broker, **options: object) -> tuple[Group, Member, Member]:
-    """A group whose leader and follower have joined and not synchronised."""
+    """A group whose leader and follower have joined, but not synchronised."""
     group = Group(broker)
     one, other = group.member(**options), group.member(**options)
     group.admit(one)

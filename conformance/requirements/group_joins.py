@@ -1,4 +1,4 @@
-"""GRP: joining a classic group. Who is admitted, who leads, and what the members agree on."""
+"""GRP: joining a classic group: which members are admitted, which one leads, and the protocol that the group selects."""
 
 import time
 
@@ -16,11 +16,11 @@ INITIAL_DELAY_MS = 3_000
 ATTEMPTS = 3
 MAX_SIZE = 2
 SMALL_GROUPS = {"group.max.size": str(MAX_SIZE), "group.consumer.max.size": str(MAX_SIZE)}
-"""For both kinds of groups: one start of the target serves who judges either. Others cannot bear it."""
+"""A setting for both group protocols, so that requirements of both share one start of the target; others need larger groups."""
 
 
 def join_versions(broker: Broker, lowest: int = 0) -> range:
-    """The versions of JoinGroup that both sides know, from one on."""
+    """The versions of JoinGroup that both sides support, from `lowest` on."""
     first, last = broker.versions_of(JoinGroupRequest)
     return range(max(first, lowest), last + 1)
 
@@ -292,7 +292,7 @@ def initial_delay(broker: Broker) -> None:
 
 
 def joined_before_the_delay_ended(broker: Broker) -> bool:
-    """Whether two who join half a second apart are in one generation; a machine that is too slow parts them."""
+    """Whether two members that join half a second apart are in one generation; on a slow machine they may not be."""
     group = Group(broker)
     first, second = group.member(), group.member()
     first.identify()

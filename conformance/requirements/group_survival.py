@@ -1,4 +1,4 @@
-"""GRP: what a classic group survives. A coordinator that ends, and members that say too much."""
+"""GRP: failures that a classic group survives: the end of its coordinator, and metadata that is too large."""
 
 from conformance.broker import Broker
 from conformance.classic_groups import CONSUMER, Group, Member, share_of
@@ -10,16 +10,16 @@ from reference.protocol.errors import ErrorCode
 DEADLINE_S = 180.0
 ENDS = ("kill", "restart")
 TOO_LARGE = 2 * 1024 * 1024
-"""More than a record of the offsets topic can hold, whose max.message.bytes is one MiB unless it is changed."""
+"""A size above the largest record of the offsets topic, whose default max.message.bytes is one MiB."""
 NAMES = 60
-"""So many names are tried to find a group that a given node coordinates."""
+"""The number of names that are tried to find a group that a given node coordinates."""
 UNANSWERED_S = 2.0
 
 
 def group_at(broker: Broker, nodes: JudgedCluster, *wanted: int) -> tuple[Group, int]:
-    """A new group that one of these nodes coordinates, and that node: another one where they coordinate nothing.
+    """A new group and its coordinator: one of these nodes, or another one if they coordinate none of the tried names.
 
-    With no rebalance of leaders every group ends up at a node that is never hurt.
+    Without a rebalance of leaders, all groups move to the nodes in which no fault is injected.
     """
     places = {nodes.address(node): node for node in wanted}
     tried = [broker.unused_name("group") for _ in range(NAMES)]
@@ -29,7 +29,7 @@ def group_at(broker: Broker, nodes: JudgedCluster, *wanted: int) -> tuple[Group,
 
 
 def expect_going_on(group: Group, members: list[Member], what: str) -> None:
-    """The members find their group as they left it: generation, members, assignments."""
+    """Expect that the group has the same generation, members and assignments as before, and admits another member."""
     broker = group.broker
     for member in members:
         member.hang_up()

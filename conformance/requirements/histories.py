@@ -1,6 +1,6 @@
-"""HIS: delivery histories. What clients may rely on while brokers die, stop and freeze, judged from what the clients saw.
+"""HIS: delivery histories. Guarantees to clients while brokers are killed, stopped and frozen, judged from what the clients saw.
 
-All requirements look at the history of one short hunt (see `conformance.hunting`), each with rules of its own.
+All requirements judge the history of one short hunt (see `conformance.hunting`), each by its own rules.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,28 +18,28 @@ FAST = {
     "replica.lag.time.max.ms": "3000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
 }
-"""Who is dead or lags behind is known in seconds; what is promised does not depend on it.
+"""Timeouts with which dead and lagging brokers are detected within seconds. The guarantees do not depend on them.
 
-Transactions that time out are looked for as seldom as Kafka does by default. At 200 ms Kafka 4.3.1 left a transaction without
-a marker in each of three hunts (KAFKA-20734), and the hunts would show little else.
+The interval of the search for transactions that time out is Kafka's default. At 200 ms Kafka 4.3.1 left a transaction without a
+marker in each of three hunts (KAFKA-20734), which would hide other findings.
 """
 WITHOUT_A_MARKER = (
     "what Kafka 4.3.1 does (KAFKA-20734, see TXV-23): a transaction that ends while a partition has no leader gets no marker "
     "there, and the next one of its producer decides over both; only of such transactions, found in the log itself"
 )
 DEADLINE_S = 420.0
-"""The first of them carries the hunt out."""
+"""The deadline; it includes the hunt, which the first of these requirements runs."""
 
 
 def of_the_hunt(id: str, *, apis: Mapping[str, int] | None = None, **fields: Any) -> Callable[[Test], Test]:
-    """Registers a requirement that is judged by the hunt's history. The hunt makes its topics itself."""
+    """Register a requirement that is judged by the hunt's history. The hunt creates its own topics."""
     return requirement(
         id, hooks=ENDS, configs=FAST, apis={"CreateTopics": 0, **(apis or {})}, deadline_s=DEADLINE_S, **fields
     )
 
 
 def sends(broker: Broker) -> dict[str, int]:
-    """How much was written and read."""
+    """The numbers of acknowledged sends, of records read, and of faults in the hunt."""
     result = hunted(broker).result
     return {
         "acknowledged sends": result.acknowledged,
@@ -134,7 +134,7 @@ def time_goes_forward(broker: Broker) -> None:
 
 
 def transactions(broker: Broker) -> dict[str, int]:
-    """How many transactions ended, and how."""
+    """The numbers of committed and aborted transactions, and of records read, in the hunt."""
     result = hunted(broker).result
     return {
         "committed transactions": result.committed, "aborted transactions": result.aborted, "records read": result.read
@@ -195,7 +195,7 @@ def one_owner(broker: Broker) -> None:
 
 
 def of_other_rules(found: Hunt) -> set[str]:
-    """Why the history is not known to keep rules that are not about progress: no leader epoch is reported, for one."""
+    """The reasons why the verdict on rules other than progress is unknown, for example that no leader epoch is reported."""
     rules = {each.rule for each in found.judgement.findings} - {"no-progress", "unseen", "not-delivered"}
     return {reason for reason in found.judgement.reasons if any(f" × {rule}: " in reason for rule in rules)}
 

@@ -14,35 +14,35 @@ from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 
 LAST_SEQUENCE = 2_147_483_647
-"""After it comes 0."""
+"""The largest sequence number; the next one is 0."""
 REMEMBERED = 5
-"""How many batches of a producer a partition remembers (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+"""The number of a producer's latest batches that a partition remembers (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 NO_PRODUCER = -1
-"""The producer id, and the epoch, of no producer."""
+"""The producer id, and the producer epoch, of records without a producer."""
 EXPIRATION_MS = 3000
-"""The producer.id.expiration.ms under which forgetting is awaited."""
+"""The producer.id.expiration.ms in requirements of expired producers."""
 ATTEMPTS = 5
-"""How often two requests are tried to be made within it."""
+"""The number of attempts to send two requests within EXPIRATION_MS."""
 
 
 class Producer:
-    """An idempotent producer that sends any sequence it likes; its values are numbered, so that copies can be recognized."""
+    """An idempotent producer that can send any sequence number. Values contain it, so that duplicates can be recognized."""
 
     def __init__(self, broker: Broker, topic: Topic, identity: tuple[int, int] | None = None) -> None:
         self.broker, self.topic = broker, topic
         self.id, self.epoch = identity or broker.producer_id()
 
     def batch(self, sequence: int, count: int = 1, epoch: int | None = None) -> bytes:
-        """So many records from a sequence on."""
+        """A batch of `count` records, from this sequence number on."""
         records = [f"{self.id}:{sequence}+{number}".encode() for number in range(count)]
         return idempotent(records, self.id, self.epoch if epoch is None else epoch, sequence)
 
     def send(self, sequence: int, count: int = 1, *, epoch: int | None = None, partition: int = 0) -> Any:
-        """Produce it; gives the partition's result, whatever it is."""
+        """Produce a batch; return the partition's result, also an error."""
         return self.broker.produce(self.topic, self.batch(sequence, count, epoch), partition=partition)
 
     def stored(self, sequence: int, count: int = 1, *, epoch: int | None = None, partition: int = 0) -> int:
-        """Produce what must become new records at the log's end; gives their base offset."""
+        """Produce a batch that must be appended at the log's end; return its base offset."""
         end = self.broker.end_offset(self.topic, partition)
         result = self.send(sequence, count, epoch=epoch, partition=partition)
         self.broker.expect_error(result.error_code, ErrorCode.NONE, what=f"sequence {sequence}, {count} records")
@@ -60,7 +60,7 @@ class Producer:
         what: str = "",
         tolerated: tuple[ErrorCode, ...] = (),
     ) -> None:
-        """Produce what must be refused with one of the errors, and leave the log as it is."""
+        """Produce a batch that must be refused with one of the errors, without a change of the log."""
         end = self.broker.end_offset(self.topic)
         result = self.send(sequence, count, epoch=epoch)
         what = what or f"sequence {sequence}, {count} records"
@@ -68,7 +68,7 @@ class Producer:
         self.broker.expect_equal("the log end offset after it", self.broker.end_offset(self.topic), end)
 
     def known_already(self, sequence: int, count: int, base_offset: int) -> None:
-        """Produce again what is stored: a success with the first copy's offset, and no second copy."""
+        """Produce a stored batch again: expect success with the first copy's offset, and no second copy."""
         end = self.broker.end_offset(self.topic)
         result = self.send(sequence, count)
         self.broker.expect_error(result.error_code, ErrorCode.NONE, what=f"sequence {sequence} again")
@@ -77,14 +77,14 @@ class Producer:
 
 
 def written_topic(broker: Broker) -> Topic:
-    """A topic that has held a record: from 4.5 on a producer's first sequence in another one must be 0 (KAFKA-15591)."""
+    """A topic with one record: from 4.5 on a producer's first sequence in an empty topic must be 0 (KAFKA-15591)."""
     topic = broker.topic()
     broker.append(topic, batch(b"before"))
     return topic
 
 
 def init_producer_id(broker: Broker, version: int | None = None, **fields: Any) -> Any:
-    """InitProducerId without a transactional id; gives the answer once the broker is ready for it."""
+    """The response to InitProducerId without a transactional id; waits until the broker can give one."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000, **fields)
     loading = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -327,10 +327,9 @@ def each_partition_its_own(broker: Broker) -> None:
 
 
 def known_producer(broker: Broker) -> Producer:
-    """A producer with one record in a topic of its own, whose gap was refused: the partition knows it.
+    """A producer with one record in a separate topic, whose next batch with a gap was refused: the partition knows the producer.
 
-    Where the machine let more than the expiration pass before the answer, a gap that is taken proves nothing; then another
-    producer tries.
+    If more than the expiration passed before the response, an accepted gap proves nothing, and another producer tries.
     """
     for _ in range(ATTEMPTS):
         producer = Producer(broker, broker.topic())

@@ -1,4 +1,4 @@
-"""IDM: the idempotent producer, when another replica leads."""
+"""IDM: the idempotent producer after a change of the leader."""
 
 from conformance.batches import idempotent, values
 from conformance.broker import Broker
@@ -8,7 +8,7 @@ from reference.protocol.errors import ErrorCode
 
 DEADLINE_S = 240
 REMEMBERED = 5
-"""How many batches of a producer a partition remembers; a producer state snapshot has one of them."""
+"""The number of a producer's latest batches that a partition remembers; a producer state snapshot has the last one only."""
 ENDS = ("kill", "restart")
 
 

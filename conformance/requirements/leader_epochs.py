@@ -1,4 +1,4 @@
-"""EPO: leader epochs. How a client learns that it asks a leader of the past, or of the future, and where histories part."""
+"""EPO: leader epochs: errors for requests with an old or a future leader epoch, and the offset at which logs diverge."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 
 UNKNOWN = -1
-"""The epoch, and the offset, of what is not known; as a current leader epoch: do not check."""
+"""An unknown epoch or offset; as the current leader epoch of a request: do not check it."""
 
 Ask = Callable[[Broker, Topic, int, int], Any]
 
@@ -24,7 +24,7 @@ Ask = Callable[[Broker, Topic, int, int], Any]
 def end_of_epoch(
     broker: Broker, topic: Topic, epoch: int, *, current: int = UNKNOWN, version: int | None = None, partition: int = 0
 ) -> Any:
-    """OffsetForLeaderEpoch for one partition, as a consumer asks; gives the partition's result, whatever it is."""
+    """A partition's result of a consumer's OffsetForLeaderEpoch, also an error."""
     version = broker.version_for(OffsetForLeaderEpochRequest, version)
     table = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
     asked = table(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
@@ -36,12 +36,12 @@ def end_of_epoch(
 
 
 def by_fetch(broker: Broker, topic: Topic, current: int, version: int) -> Any:
-    """Fetch, with the epoch that the client takes for the leader's."""
+    """A partition's result of Fetch with this current leader epoch."""
     return broker.fetch(topic, 0, current_leader_epoch=current, version=version)
 
 
 def by_list_offsets(broker: Broker, topic: Topic, current: int, version: int) -> Any:
-    """ListOffsets, with that epoch."""
+    """A partition's result of ListOffsets with this current leader epoch."""
     table = ListOffsetsRequest.ListOffsetsPartition
     asked = table(partition_index=0, timestamp=LATEST, current_leader_epoch=current)
     request = ListOffsetsRequest(
@@ -52,7 +52,7 @@ def by_list_offsets(broker: Broker, topic: Topic, current: int, version: int) ->
 
 
 def by_end_of_epoch(broker: Broker, topic: Topic, current: int, version: int) -> Any:
-    """OffsetForLeaderEpoch, with that epoch; the epoch asked for is one that every log has."""
+    """A partition's result of OffsetForLeaderEpoch with this current leader epoch; it asks for the end of the leader's epoch."""
     return end_of_epoch(broker, topic, broker.leader_epoch(topic), current=current, version=version)
 
 
@@ -61,13 +61,13 @@ FENCED: dict[str, tuple[type, int, Ask]] = {
     "ListOffsets": (ListOffsetsRequest, 4, by_list_offsets),
     "OffsetForLeaderEpoch": (OffsetForLeaderEpochRequest, 2, by_end_of_epoch),
 }
-"""API -> its request, the first version with a current leader epoch, how to ask it."""
+"""API -> (request, first version with a current leader epoch, function that sends it)."""
 OFFSET = {"Fetch": "high_watermark", "ListOffsets": "offset", "OffsetForLeaderEpoch": "end_offset"}
-"""API -> the field of its answer that has an offset, -1 beside an error."""
+"""API -> the field of its response with an offset, which is -1 in a response with an error."""
 
 
 def expect_everywhere(broker: Broker, topic: Topic, current: int, error: ErrorCode) -> None:
-    """Each API that takes a current leader epoch answers with this error, in every version that has one."""
+    """Expect this error from each API with a current leader epoch, in every version that has one."""
     for name, (request, first, ask) in FENCED.items():
         lowest, highest = broker.versions_of(request)
         for version in range(max(lowest, first), highest + 1):
@@ -261,7 +261,7 @@ def where_histories_part(broker: Broker) -> None:
 
 
 def after_epoch(broker: Broker, topic: Topic, offset: int, last_fetched: int, *, max_wait_ms: int = 0) -> Any:
-    """A fetch that says the epoch of the record before; gives the partition's result."""
+    """A partition's result of a fetch with this last fetched epoch."""
     request = fetch_request({(topic, 0): offset}, max_wait_ms=max_wait_ms, last_fetched_epoch=last_fetched)
     answer = broker.call(request, to=broker.leader(topic))
     return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")

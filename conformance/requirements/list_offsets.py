@@ -15,32 +15,32 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-"""Special timestamps of logs of which a part is tiered (KIP-405, KIP-1005, KIP-1023)."""
+"""Special timestamps of logs with tiered storage (KIP-405, KIP-1005, KIP-1023)."""
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""Special timestamp -> the version of ListOffsets that brought it; the two oldest are in all."""
+"""Special timestamp -> the first version of ListOffsets with it; EARLIEST and LATEST are in all versions."""
 STAMP = RECENT_MS
-"""The timestamp that those below count from."""
+"""The time from which the timestamps of these tests are counted."""
 
 
 def versions_of(broker: Broker, since: int = 1) -> range:
-    """Every version that the target serves, from one on; v0 is another protocol."""
+    """The versions that the target serves, from `since` on; v0 has another protocol."""
     lowest, highest = broker.versions_of(ListOffsetsRequest)
     return range(max(lowest, since), highest + 1)
 
 
 def at(found: Any) -> tuple[int, int]:
-    """An answer in short: offset and timestamp, the latter counted from STAMP unless it is -1."""
+    """Offset and timestamp of a result; the timestamp is counted from STAMP unless it is -1."""
     return found.offset, found.timestamp - STAMP if found.timestamp >= 0 else -1
 
 
 @built_on("LOF-03")
 def expect_found(broker: Broker, found: Any, wanted: bool) -> None:
-    """Some record is found for a timestamp, or none: which one is left to the caller."""
+    """Expect that a record is found for a timestamp, or that none is."""
     broker.expect_equal("whether a record is found", found.offset >= 0, wanted)
 
 
 def expect_at(broker: Broker, topic: Topic, timestamp: int, wanted: tuple[int, int], **options: Any) -> None:
-    """The offset (and its timestamp, counted from STAMP) that is found for a timestamp (counted so too)."""
+    """Expect this offset and timestamp for a timestamp; both timestamps are counted from STAMP."""
     found = broker.offset_of(topic, timestamp if timestamp < 0 else STAMP + timestamp, **options)
     version = f"v{options['version']}: " if options.get("version") else ""
     broker.expect_error(found.error_code, ErrorCode.NONE, what=f"{version}timestamp {timestamp}")
@@ -48,7 +48,7 @@ def expect_at(broker: Broker, topic: Topic, timestamp: int, wanted: tuple[int, i
 
 
 def expect_offset(broker: Broker, topic: Topic, special: int, wanted: int, **options: Any) -> None:
-    """The offset that is found for a special timestamp; clients use nothing else of the answer."""
+    """Expect this offset for a special timestamp; clients use no other field of the response."""
     found = broker.offset_of(topic, special, **options)
     version = f"v{options['version']}: " if options.get("version") else ""
     broker.expect_error(found.error_code, ErrorCode.NONE, what=f"{version}timestamp {special}")
@@ -208,7 +208,7 @@ def special_too_early(broker: Broker) -> None:
 
 
 def ask(broker: Broker, topic: Topic, wanted: list[tuple[int, int]], version: int | None = None) -> list[Any]:
-    """ListOffsets for (partition, timestamp) pairs of a topic, doubles and all; gives what is answered for each."""
+    """The results of ListOffsets for pairs (partition, timestamp) of a topic; pairs may be repeated."""
     table = ListOffsetsRequest.ListOffsetsPartition
     partitions = [table(partition_index=partition, timestamp=timestamp) for partition, timestamp in wanted]
     request = ListOffsetsRequest(
@@ -219,7 +219,7 @@ def ask(broker: Broker, topic: Topic, wanted: list[tuple[int, int]], version: in
 
 
 def answered(answers: list[Any]) -> AnswerParts[int, Any]:
-    """The answers by partition, each of which has one."""
+    """The results by partition. Errors: Failed if a partition has several."""
     numbers = [one.partition_index for one in answers]
     if len(set(numbers)) != len(numbers):
         raise Failed(f"partitions {numbers} are answered")

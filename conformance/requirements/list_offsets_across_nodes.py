@@ -1,4 +1,4 @@
-"""LOF: the offsets of a partition that another broker leads, or that a new leader does not know yet."""
+"""LOF: offsets of a partition that another broker leads, or whose new leader does not know its high watermark yet."""
 
 from conformance.answers import only
 from conformance.batches import batch
@@ -12,7 +12,7 @@ from reference.protocol.messages.list_offsets import ListOffsetsRequest
 
 DEADLINE_S = 240
 OFFSET_NOT_AVAILABLE_SINCE = 5
-"""The version of ListOffsets in which a leader that does not know its high watermark yet has an error of its own (KIP-207)."""
+"""The first version of ListOffsets with an error for a leader that does not know its high watermark yet (KIP-207)."""
 FREEZES = ("pause",)
 
 
@@ -92,7 +92,7 @@ def end_of_a_new_leader(broker: Broker) -> None:
 
 
 def lost_with_its_leader(broker: Broker, topic: Topic, version: int) -> bool:
-    """Whether the next leader lacks what only the leader before had: then its epoch begins at the high watermark."""
+    """Whether the new leader lacks the record that only the old leader had: then its last offset is the old high watermark."""
 
     def end() -> int | None:
         code, offset = last_offset(broker, topic, version)
@@ -102,6 +102,6 @@ def lost_with_its_leader(broker: Broker, topic: Topic, version: int) -> bool:
 
 
 def last_offset(broker: Broker, topic: Topic, version: int) -> tuple[int, int]:
-    """Error code and offset that ListOffsets gives for the end."""
+    """Error code and offset of ListOffsets for the latest offset."""
     found = broker.offset_of(topic, LATEST, version=version)
     return found.error_code, found.offset

@@ -1,7 +1,7 @@
-"""FMT: message formats 0 and 1, which old clients write and read: what the broker makes of them, and of newer records for them.
+"""FMT: message formats 0 and 1 of old clients: how the broker converts them, and newer records for such clients.
 
 Kafka 4.0 has removed them (KIP-724): it serves Produce from v3 on, and Fetch from v4 on. Since 0.11 the log holds record
-batches (magic 2), unless a topic's message.format.version says otherwise; until then messages of magic 1.
+batches (magic 2), unless the topic has another message.format.version; before 0.11 it held messages of magic 1.
 """
 
 import time
@@ -16,25 +16,25 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 
 LAST = "3.9"
-"""The last release that has the old formats."""
+"""The last release with the old formats."""
 PRODUCES = ((0, 0), (1, 0), (2, 1))
-"""Version of Produce, and the newest magic that its clients write."""
+"""(version of Produce, the newest magic that its clients write)."""
 FETCHES = ((0, 0), (1, 0), (2, 1), (3, 1))
-"""Version of Fetch, and the magic that its clients read."""
+"""(version of Fetch, the magic that its clients read)."""
 WITH_BATCHES = 4
-"""The version of Fetch from which on record batches are read."""
+"""The first version of Fetch with record batches."""
 STAMP = RECENT_MS
 MESSAGES = (
     Message(b"one", b"key", STAMP + 5), Message(None, b"key", STAMP), Message(b"", None, STAMP + 9), Message(b"four", b"", STAMP)
 )  # fmt: skip
-"""Null, empty and other keys and values, with timestamps that go back."""
+"""Null, empty and other keys and values, with timestamps out of order."""
 OLD_WRAPPERS = ("gzip", "snappy")
-"""Codecs that every client of those years had; lz4 frames of magic 0 had a checksum of their own kind."""
+"""Codecs of all clients of that time. lz4 is left out: with magic 0 its frames had another checksum."""
 
 
 def fetched(broker: Broker, topic: Topic, version: int, first: int = 0) -> list[Stored]:
-    """What an old consumer reads from an offset on, to the end, in as many fetches as it takes; what comes before the offset
-    that it asked for it drops, as clients do."""
+    """The messages that an old consumer reads from an offset to the log's end, in several fetches if necessary. Messages before
+    the fetch offset are dropped, as clients do."""
     collected: list[Stored] = []
     offset, end = first, broker.end_offset(topic)
     while offset < end:
@@ -50,7 +50,7 @@ def fetched(broker: Broker, topic: Topic, version: int, first: int = 0) -> list[
 def expect_read(
     broker: Broker, topic: Topic, wanted: Sequence[Message], what: str, *, first: int = 0, stamped: bool = True
 ) -> None:
-    """Every version of Fetch gives these messages, at offsets from `first` on, in the format of its clients."""
+    """Expect these messages from every version of Fetch, at offsets from `first` on, in the format of that version's clients."""
     for version, magic in FETCHES:
         seen = fetched(broker, topic, version, first)
         reported = f"{what}, read by Fetch v{version}"

@@ -1,4 +1,4 @@
-"""MET: metadata, topic ids, cluster description. Where things are, and what they are called."""
+"""MET: metadata, topic ids, and the description of the cluster."""
 
 from uuid import UUID
 
@@ -22,25 +22,25 @@ from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
 
 NO_EPOCH = -1
-"""The leader epoch where none is reported."""
+"""The leader epoch in a response that reports none."""
 FETCH_WITH_IDS = 13
-"""The first version of Fetch that asks by topic ids."""
+"""The first version of Fetch with topic ids."""
 WITH_CLUSTER_ID = 2
-"""The first version of Metadata that has the cluster id."""
+"""The first version of Metadata with the cluster id."""
 WITH_IDS = 10
-"""The first version of Metadata that reports topic ids."""
+"""The first version of Metadata with topic ids."""
 NOT_ASKED = -2147483648
-"""What the authorized operations say where no client asked for them."""
+"""The authorized operations in a response if the request did not ask for them."""
 INVALID_NAMES = ("", ".", "..", "a" * 250, "slash/ed", "white space", "ä", "a\x00b", "semi;colon", "star*")
 
 
 def by_name(*names: str) -> list[MetadataRequest.MetadataRequestTopic]:
-    """Topics asked for by name."""
+    """Topics of a request, by name."""
     return [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
 
 
 def by_id(*ids: UUID, name: str | None = None) -> list[MetadataRequest.MetadataRequestTopic]:
-    """Topics asked for by id."""
+    """Topics of a request, by id."""
     return [MetadataRequest.MetadataRequestTopic(name=name, topic_id=id) for id in ids]
 
 
@@ -214,7 +214,7 @@ def partitions_in_order(broker: Broker) -> None:
 
 @built_on("TOP-16")
 def delete(broker: Broker, topic: Topic) -> None:
-    """Delete a topic, and wait until Metadata does not know it."""
+    """Delete a topic, and wait until Metadata no longer lists it."""
     broker.needs_deletion()
     version = broker.version_for(DeleteTopicsRequest)
     broker.call(delete_topics_request([topic.name], version), version)

@@ -1,4 +1,4 @@
-"""MET: what Metadata reports about partitions whose replicas are gone."""
+"""MET: partitions without live replicas, as Metadata reports them."""
 
 from conformance.answers import only
 from conformance.broker import Broker

@@ -1,4 +1,4 @@
-"""API: version negotiation. What a broker says that it speaks, and whether it does."""
+"""API: version negotiation. The versions that a broker advertises, and whether it serves them."""
 
 from conformance.answers import AnswerParts, error_name, errors_in
 from conformance.broker import Broker
@@ -15,29 +15,30 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 
 API_VERSIONS, PRODUCE, CONTROLLED_SHUTDOWN = 18, 0, 7
 ADVERTISED_ONLY = range(3)
-"""Versions of Produce that Kafka 4 advertises for the sake of old librdkafka and does not serve (KAFKA-18659)."""
+"""Versions of Produce that Kafka 4 advertises because old librdkafka needs that, and does not serve (KAFKA-18659)."""
 
 JOIN_GROUP = 11
 LOWEST_JOIN_GROUP_OF_4_0_0 = 2
-"""What Kafka 4.0.0 alone serves from v2 on: 4.0.1 and 4.1.0 have v0 and v1 again, for the sake of librdkafka (KAFKA-19444)."""
+"""The lowest version of JoinGroup in Kafka 4.0.0. 4.0.1 and 4.1.0 serve v0 and v1 again, because librdkafka needs them
+(KAFKA-19444)."""
 
 UNKNOWN_EPOCH = -1
 QUOTA_WINDOW_MS = 1_000
-"""What a request quota asks for at most (quota.window.size.seconds)."""
+"""The longest throttle time of a request quota (quota.window.size.seconds)."""
 
 
 def named(name: str = "tidegauge", version: str = "1.0") -> ApiVersionsRequest:
-    """ApiVersions v3+ says who asks."""
+    """ApiVersions v3+ with the client's name and version."""
     return ApiVersionsRequest(client_software_name=name, client_software_version=version)
 
 
 def only_advertised(broker: Broker, key: int, version: int) -> bool:
-    """Whether a version is advertised but, on purpose, not served."""
+    """Whether Kafka advertises a version on purpose without serving it."""
     return key == PRODUCE and version in ADVERTISED_ONLY and broker.is_kafka("4.0")
 
 
 def served(broker: Broker, version: int) -> bool:
-    """Whether a version of Produce is answered, although Kafka only advertises it."""
+    """Whether the target serves a version of Produce that Kafka only advertises."""
     topic = broker.topic()
     try:
         with broker.connect(broker.leader(topic)) as connection:

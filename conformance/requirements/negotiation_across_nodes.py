@@ -1,4 +1,4 @@
-"""API: all brokers of a cluster negotiate alike."""
+"""API: all brokers of a cluster advertise the same versions."""
 
 from conformance.broker import Broker
 from conformance.cluster import QUICK, cluster

@@ -1,4 +1,4 @@
-"""OFF: committing offsets and asking for them. What is stored, for which group, and from which clients it is taken."""
+"""OFF: OffsetCommit and OffsetFetch: which offsets are stored, for which group, and from which clients."""
 
 import uuid
 
@@ -25,25 +25,25 @@ from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 
 EPOCH_COMMITTED, EPOCH_FETCHED = 6, 5
-"""The versions of OffsetCommit and OffsetFetch from which on there is a leader epoch (KIP-320)."""
+"""The first versions of OffsetCommit and OffsetFetch with a leader epoch (KIP-320)."""
 GROUP_ABSENT = 9
-"""The version of OffsetCommit from which on an absent group is reported as such (KIP-848)."""
+"""The first version of OffsetCommit with a separate error for a group that does not exist (KIP-848)."""
 KEPT_BY_COORDINATOR = 1
-"""The version of OffsetCommit and OffsetFetch from which on the coordinator keeps the offsets, and not ZooKeeper."""
+"""The first version of OffsetCommit and OffsetFetch whose offsets the coordinator stores, and not ZooKeeper."""
 LONGEST_METADATA = 4_096
 MANY_PARTITIONS = 300
 TOO_MANY = 100
-"""So many partitions with metadata of 4,096 three-byte letters are more than a batch may have, which is 1 MiB."""
+"""The number of partitions whose metadata, 4,096 letters of three bytes each, exceeds the largest batch of 1 MiB."""
 
 
 def commit_versions(broker: Broker) -> range:
-    """The versions of OffsetCommit that both sides know, but for the one whose offsets are kept by ZooKeeper."""
+    """The versions of OffsetCommit that both sides support, without v0, whose offsets ZooKeeper stores."""
     first, last = broker.versions_of(OffsetCommitRequest)
     return range(max(first, KEPT_BY_COORDINATOR), last + 1)
 
 
 def fetch_versions(broker: Broker, lowest: int = KEPT_BY_COORDINATOR) -> range:
-    """The versions of OffsetFetch that both sides know, from one on, and but for the one of ZooKeeper."""
+    """The versions of OffsetFetch that both sides support, from `lowest` on; by default without v0, which reads ZooKeeper."""
     first, last = broker.versions_of(OffsetFetchRequest)
     return range(max(first, lowest), last + 1)
 
@@ -81,7 +81,7 @@ def reported_as_committed(broker: Broker) -> None:
 
 @built_on("OFF-10")
 def all_committed(broker: Broker, group: str, version: int) -> Found:
-    """What is reported where no partitions are named."""
+    """The response of OffsetFetch for all partitions of a group."""
     return committed(broker, group, None, version=version, as_reported=True)
 
 
@@ -212,7 +212,7 @@ def several_groups(broker: Broker) -> None:
 
 
 def groups_of_one_coordinator(broker: Broker, count: int) -> list[str]:
-    """So many unused groups, all of which have the same coordinator."""
+    """The names of `count` unused groups with the same coordinator."""
     by_address: dict[tuple[str, int], list[str]] = {}
     for _ in range(count * max(broker.subject.nodes, 1) * 4):
         name = Group(broker).name
@@ -341,7 +341,7 @@ def the_empty_group(broker: Broker) -> None:
 
 
 def only_code(codes: dict[TopicPartition, int]) -> int:
-    """The error code of the only partition; UNKNOWN_SERVER_ERROR where none is reported."""
+    """The error code of the only partition; UNKNOWN_SERVER_ERROR if no partition is reported."""
     return next(iter(codes.values()), ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

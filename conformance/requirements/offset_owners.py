@@ -1,4 +1,4 @@
-"""OFF: whose commits a group takes: its members', and while it has none those of clients that are no members."""
+"""OFF: the clients whose commits a group accepts: its members, or, while it has none, clients that are not members."""
 
 from conformance.broker import Broker
 from conformance.classic_groups import FIRST_WITH_INSTANCE, Group, subscription
@@ -8,7 +8,7 @@ from conformance.requirements.offset_commits import GROUP_ABSENT, commit_version
 from reference.protocol.errors import ErrorCode
 
 REFUSED = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID}
-"""By which a commit is refused for good; Java's consumer reports each as a failed commit."""
+"""Errors that refuse a commit permanently; the Java consumer reports each as a failed commit."""
 
 
 @requirement(

@@ -1,4 +1,5 @@
-"""OFF: what becomes of committed offsets. They outlive coordinators; they go when deleted, expired, or with their topic."""
+"""OFF: the end of committed offsets. They survive a change of coordinator, and are removed by deletion, expiration, or with their
+topic."""
 
 import time
 
@@ -23,25 +24,26 @@ from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.join_group import JoinGroupRequest
 
 WITH_INSTANCES = 5
-"""The version of JoinGroup from which on members may be static (KIP-345)."""
+"""The first version of JoinGroup with static members (KIP-345)."""
 DEADLINE_S = 180.0
 ENDS = ("kill", "restart")
 BY_NAME = 9
-"""The last version of OffsetFetch that names topics: a topic that is gone has no id to ask with."""
+"""The last version of OffsetFetch with topic names: a deleted topic has no id for later versions."""
 SHORT_RETENTION = {"offsets.retention.check.interval.ms": "500", "offsets.retention.minutes": "1"}
-"""The coordinator looks for expired offsets so often; its defaults are ten minutes and a week.
+"""How often the coordinator removes expired offsets, and their retention; the defaults are ten minutes and a week.
 
-Others cannot bear it: a look also removes a group that is empty, with the ids of members that are about to join.
+Other requirements cannot run with these: such a cleanup also removes an empty group, with the ids of members that are about to
+join.
 """
 RETENTION_S = 60
 EARLY_S = 1
-"""By so much a look may be early: the coordinator's clock and ours are read at different moments."""
+"""An offset may expire earlier by this time, because the coordinator's clock and the suite's are read at different moments."""
 BEFORE_THE_OTHER_S = 30.0
-"""How long it may take until an offset with a short time of its own is gone: less than the retention of the other one."""
+"""The time within which an offset with its own short retention must be removed: less than the other offset's retention."""
 GONE_WITHIN_S = 60.0
-"""How long it may take from the end of the retention until offsets are gone, on a busy machine."""
+"""The time from the end of the retention within which offsets must be removed, on a busy machine."""
 RETENTION_REPORTED = range(2, 5)
-"""The versions of OffsetCommit in which a client says how long its offsets shall be kept."""
+"""The versions of OffsetCommit with a retention of the client's choice."""
 
 
 @requirement(
@@ -115,7 +117,7 @@ def deleted_offsets(broker: Broker) -> None:
 
 
 def expect_refused_deletes(broker: Broker, topic: Topic) -> None:
-    """OffsetDelete of what is not there."""
+    """Expect the errors of OffsetDelete for groups and partitions that do not exist."""
     name = Group(broker).name
     code, _ = delete_offsets(broker, name, [(topic, 0)])
     broker.expect_error(code, ErrorCode.GROUP_ID_NOT_FOUND, what="an unused group")
@@ -173,7 +175,7 @@ def expired_offsets(broker: Broker) -> None:
 
 
 def keep_until(until_s: float, *members: Member) -> None:
-    """Beat for members until then."""
+    """Send heartbeats of these members until `until_s`."""
     while time.monotonic() < until_s:
         for member in members:
             member.expect(member.heartbeat(), "Heartbeat")
@@ -181,7 +183,7 @@ def keep_until(until_s: float, *members: Member) -> None:
 
 
 def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive: Member, what: str) -> None:
-    """The offset goes, and not before its time is over; `alive` is kept alive meanwhile."""
+    """Expect that the offset is removed, and not before its retention is over; sends heartbeats of `alive` meanwhile."""
 
     def gone() -> bool:
         alive.expect(alive.heartbeat(), "Heartbeat")

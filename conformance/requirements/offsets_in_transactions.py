@@ -1,4 +1,4 @@
-"""OFF: offsets that a group's member commits in a transaction. What is seen of them is TXV's; here is whose are taken."""
+"""OFF: offsets that a group's member commits in a transaction: from which members they are accepted. TXV has their visibility."""
 
 from conformance.answers import only
 from conformance.broker import Broker
@@ -11,7 +11,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 WITH_MEMBERS = 3
-"""The version of TxnOffsetCommit from which on it reports generation and member (KIP-447)."""
+"""The first version of TxnOffsetCommit with generation and member (KIP-447)."""
 
 
 def commit_in_transaction(
@@ -24,7 +24,7 @@ def commit_in_transaction(
     member_id: str = "",
     instance_id: str | None = None,
 ) -> int:
-    """TxnOffsetCommit for partition 0 of a topic; gives its error code."""
+    """The error code of TxnOffsetCommit for partition 0 of a topic."""
     table = TxnOffsetCommitRequest
     partition = table.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     request = table(

@@ -1,4 +1,4 @@
-"""PRD: what Produce refuses. Each refusal leaves the log as it was, and the other partitions of the request untouched."""
+"""PRD: batches that Produce refuses. A refusal changes neither the log nor the results of the request's other partitions."""
 
 import time
 from contextlib import suppress
@@ -30,25 +30,25 @@ from reference.protocol.primitives import NO_UUID
 
 FIRST_WITH_RECORD_ERRORS = 8
 WINDOW_MS, HOUR_MS = 600_000, 3_600_000
-"""The window is by so much wider than clocks differ."""
+"""The window of accepted timestamps is wider than any difference of clocks; HOUR_MS is outside of it."""
 WITH_BATCHES = 3
-"""The version of Produce that carries record batches."""
+"""The first version of Produce with record batches."""
 REFUSED = frozenset(ErrorCode) - {ErrorCode.NONE}
-"""Any refusal: where it counts that nothing is stored, and PRD-26 asks for the code."""
+"""Any error, where it only matters that nothing is stored; PRD-26 judges the code."""
 BY_ID = 13
-"""The version of Produce from which on topics are named by their id."""
+"""The first version of Produce with topic ids."""
 
 
 class Refusals(TypedDict, total=False):
-    """What a refusal of bad records may look like, beside the errors that are accepted."""
+    """Further forms of a refusal of bad records that are accepted or tolerated."""
 
     tolerated: frozenset[ErrorCode] | set[ErrorCode]
     others_too: bool
-    """The good records beside them may be refused with the same error."""
+    """Whether the good records of the request may be refused with the same error."""
     unreadable: bool
-    """The batches cannot be walked through: an old Kafka closes the connection."""
+    """Whether the batches cannot be iterated: an old Kafka closes the connection."""
     may_close: bool
-    """Any broker may close the connection."""
+    """Whether any broker may close the connection."""
 
 
 def expect_refused(
@@ -62,8 +62,8 @@ def expect_refused(
 ) -> Any:
     """Produce bad records to partition 0 and good ones to partition 1 of a topic, in one request.
 
-    The bad ones are refused with one of the errors and not stored; the good ones are stored, or (`others_too`) refused
-    with the same error and not stored. Gives the refusal; None where the connection is closed instead, and may be.
+    Expect that the bad ones are refused with one of the errors and not stored, and that the good ones are stored, or with
+    `others_too` refused with the same error and not stored. Returns the refusal; None if the connection was closed instead.
     """
     if broker.version_for(ProduceRequest) < WITH_BATCHES:
         broker.skip(f"needs Produce v{WITH_BATCHES}: record batches (magic 2, KIP-98)")
@@ -98,7 +98,7 @@ def expect_refused(
 
 
 def good() -> bytes:
-    """A batch that every topic takes."""
+    """A batch that every topic accepts."""
     return batch(Record(b"good", key=b"key"))
 
 
@@ -226,7 +226,7 @@ def no_key_for_compaction(broker: Broker) -> None:
 
 
 def two_without_a_key() -> bytes:
-    """Four records, of which the second and the last have no key."""
+    """A batch of four records, of which the second and the last have no key."""
     return batch(Record(b"a", key=b"k"), b"b", Record(b"c", key=b""), b"d")
 
 

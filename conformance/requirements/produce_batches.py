@@ -1,4 +1,4 @@
-"""PRD: batches that are malformed are refused, and leave the log as it was."""
+"""PRD: malformed batches, which must be refused and must not change the log."""
 
 import time
 
@@ -24,7 +24,7 @@ from conformance.wire import Closed
 from reference.protocol.errors import ErrorCode
 
 DAMAGED = (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR)
-"""What a broker may say of bytes that are no records: Kafka itself says all three."""
+"""The errors for bytes that are not records: Kafka itself returns all three."""
 
 
 @requirement(
@@ -174,7 +174,7 @@ def does_not_decompress(broker: Broker) -> None:
 
 
 def malformed_records() -> dict[str, bytes]:
-    """Bytes that are no record, where one is announced. The size field in front is right unless it is the point."""
+    """Malformed records by description. The size field is correct except in the cases about sizes."""
 
     def sized(body: bytes) -> bytes:
         return varint(len(body)) + body

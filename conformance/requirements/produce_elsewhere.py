@@ -1,4 +1,4 @@
-"""PRD: what Produce refuses because another broker leads."""
+"""PRD: Produce requests to a broker that does not lead the partition."""
 
 from conformance.answers import only
 from conformance.batches import batch, values
@@ -11,7 +11,7 @@ from reference.protocol.messages.produce import ProduceRequest
 
 DEADLINE_S = 90
 WITH_LEADER = 10
-"""The version from which on an answer names the leader that should have been asked (KIP-951)."""
+"""The first version of Produce whose response names the current leader (KIP-951)."""
 
 
 @requirement(
@@ -50,7 +50,7 @@ def produce_elsewhere(broker: Broker) -> None:
 
 
 def produce_to(topic: Topic, version: int) -> ProduceRequest:
-    """One record with acks=1: a follower that took it could answer at once."""
+    """A request with one record and acks=1, so that a follower that appends it could respond at once."""
     data = ProduceRequest.PartitionProduceData(index=0, records=batch(b"elsewhere"))
     named = ProduceRequest.TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[data])
     return ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[named])

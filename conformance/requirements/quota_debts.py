@@ -1,4 +1,4 @@
-"""QTA: a client that goes on beyond its quota comes down to it."""
+"""QTA: a client that exceeds its quota is slowed down to it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from conformance.quotas import (
 from conformance.requirement import requirement
 
 RATE = 20_000
-"""Bytes a second, and the bytes of a batch: each owes one second."""
+"""The quota in bytes a second, and the size of a batch: each batch is worth one second of the quota."""
 FOR_WINDOWS = 2
-"""What may be written at once counts for one of them: in the second, twice the quota shows."""
+"""The number of windows. The bytes allowed without a wait use up one, so a client without a limit shows in the second one."""
 MARGIN = 1.5
 
 

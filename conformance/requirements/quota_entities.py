@@ -1,4 +1,4 @@
-"""QTA: quotas of entities: which belong to which, which filter means them, and that they last."""
+"""QTA: quotas of entities: which quota applies, which filters match an entity, and that quotas survive a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QTA: quotas as they are set and described."""
+"""QTA: setting and describing quotas."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DESCRIBED = "KIP-546; ClientQuotasImage.describe"
 SINCE: dict[str, Any] = {"since": "2.6", "apis": APIS}
 INVALID = "INVALID_REQUEST(42)"
 LOOPBACK_BLOCK = "198.51.100."
-"""Addresses of documentation (RFC 5737), which no client has."""
+"""Addresses for documentation (RFC 5737), which no client has."""
 
 
 @requirement(
@@ -241,7 +241,7 @@ def twice(broker: Broker) -> None:
 def found(
     broker: Broker, components: dict[str, tuple[int, str | None]], *, strict: bool = False
 ) -> list[dict[str, Any]]:
-    """The entities that a filter means."""
+    """The entities that a filter matches."""
     answer = describe(broker, components, strict=strict)
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeClientQuotas")
     broker.expect(answer.entries is not None, "the entries are a list, as Java's Admin reads them, and not null")

@@ -1,4 +1,4 @@
-"""ELE, too: partitions that move to other nodes, and lose nothing on the way."""
+"""ELE: reassignments of partitions to other nodes, which must not lose records."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ ENDS = ("kill", "restart")
 
 
 def ongoing(broker: Broker, topic: Topic) -> Any:
-    """What ListPartitionReassignments reports about partition 0; None where nothing is going on."""
+    """The ongoing reassignment of partition 0, as ListPartitionReassignments reports it, or None. Errors: Failed."""
     table = ListPartitionReassignmentsRequest
     asked = table.ListPartitionReassignmentsTopics(name=topic.name, partition_indexes=[0])
     answer = broker.call(table(topics=[asked], timeout_ms=30_000), timeout_s=30)
@@ -29,7 +29,7 @@ def ongoing(broker: Broker, topic: Topic) -> Any:
 
 
 def expect_ongoing(broker: Broker, topic: Topic, *, all_: set[int], adding: list[int], removing: list[int]) -> None:
-    """The reassignment goes on: these replicas in all, these to come and these to go."""
+    """Expect that a reassignment is ongoing, with these replicas in all, these to add and these to remove."""
     found = ongoing(broker, topic)
     broker.expect(found is not None, "ListPartitionReassignments reports it")
     broker.expect_equal("all replicas", set(found.replicas), all_)
@@ -38,8 +38,8 @@ def expect_ongoing(broker: Broker, topic: Topic, *, all_: set[int], adding: list
 
 
 def expect_done(nodes: JudgedCluster, topic: Topic, *replicas: int) -> None:
-    """Wait until the partition is on these nodes, all in sync, and nothing goes on. Another order is tolerated: ELE-14 speaks
-    of it."""
+    """Wait until the partition is on these nodes, all in sync, and no reassignment is ongoing. Another order is tolerated: ELE-14
+    judges it."""
     nodes.await_state(
         topic,
         lambda state: frozenset(state.replicas) == frozenset(replicas) == state.isr and state.leader in replicas,
@@ -115,7 +115,8 @@ def reassignments_refused(broker: Broker) -> None:
 
 
 def are_refused_without_a_change(nodes: JudgedCluster, topic: Topic, leader: int) -> bool:
-    """Whether the partition is as before; the reassignments must be refused. On a busy machine a follower may lag just then."""
+    """Expect that several reassignments are refused; return whether the partition is unchanged. On a busy machine a follower may
+    lag."""
     broker, before = nodes.broker, nodes.state(topic)
     error = nodes.reassign(Topic(broker.unused_name(), topic.id, 1), leader).error_code
     broker.expect_error(error, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="an unknown topic")
@@ -145,7 +146,7 @@ def another_order(broker: Broker) -> None:
 
 
 def changes_order_alone(nodes: JudgedCluster, topic: Topic, order: tuple[int, ...]) -> bool:
-    """Whether leader and ISR stay in another order of replicas. On a busy machine one may lag just then."""
+    """Change the order of the replicas; return whether leader and ISR are unchanged. On a busy machine a replica may lag."""
     before = nodes.await_isr(topic, *order)
     nodes.broker.expect_error(nodes.reassign(topic, *order).error_code, ErrorCode.NONE)
     nodes.broker.expect_equal("what goes on", ongoing(nodes.broker, topic), None)

@@ -1,4 +1,4 @@
-"""RET: what a broker makes of a log whose end was lost with the power."""
+"""RET: recovery of a log whose end was lost in a power failure."""
 
 from conformance.batches import Record, batch, batches, values
 from conformance.broker import Broker

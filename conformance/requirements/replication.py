@@ -1,4 +1,4 @@
-"""REP: replication. Who is in sync, how far the high watermark goes, and that what was acknowledged or shown stays."""
+"""REP: replication: the ISR, the high watermark, and that acknowledged or consumed records are kept."""
 
 import time
 
@@ -17,11 +17,11 @@ DEADLINE_S = 180.0
 FREEZES = ("pause", "resume")
 ENDS = ("kill", "restart")
 NEWS_S = 0.1
-"""How long what must not happen may take to be reported by Metadata, if it does."""
+"""How long the suite waits for Metadata to report a change that must not happen."""
 
 
 def log_end(broker: Broker, topic: Topic) -> int:
-    """The leader's log end offset, which is also beyond the high watermark: the end of its own epoch."""
+    """The leader's log end offset, which may be above the high watermark: the end of its own epoch."""
     found = end_of_epoch(broker, topic, broker.leader_epoch(topic))
     broker.expect_error(found.error_code, ErrorCode.NONE, what="OffsetForLeaderEpoch")
     return found.end_offset

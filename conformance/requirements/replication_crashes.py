@@ -1,4 +1,4 @@
-"""REP: what was acknowledged or shown survives crashes and pauses of leaders and followers."""
+"""REP: acknowledged or consumed records survive crashes and pauses of leaders and followers."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,11 +15,11 @@ from linearizability.client.requests import Topic
 
 
 def survive_on_the_follower(nodes: JudgedCluster, leader: int, follower: int) -> tuple[Topic, list[bytes]] | None:
-    """A topic of which the leader was killed with records in its log that no other node has, and which the follower leads now.
+    """A topic whose leader was killed with records that no other node has, and whose follower leads now.
 
-    Gives what its log holds, the last one a new record, where the dead leader's has a lost one. None where the machine was
-    too slow for it. The dead leader stays down. A fetch that waited at the leader as the follower froze is answered by the
-    first append, and received as it goes on: so the follower may have some of the records.
+    Returns the topic and the values in the new leader's log; the last one is new, at an offset where the dead leader has a lost
+    record. None if the machine was too slow. The dead leader stays down. The follower may have some of its records, because a
+    fetch that waited when the follower froze gets the first append as its response.
     """
     broker = nodes.broker
     topic = nodes.topic(leader, follower)
@@ -101,7 +101,7 @@ def a_double_crash(broker: Broker) -> None:
 
 
 def expect_shown_is_kept(broker: Broker, lose: Callable[[JudgedCluster, int], None]) -> None:
-    """What consumers were shown before the leader was lost is shown afterwards too, at the same offsets."""
+    """Expect that records consumed before the loss of the leader can be consumed afterwards, at the same offsets."""
     with cluster(broker) as nodes:
         leader, one, other = nodes.cast()
         topic = nodes.topic(leader, one, other)

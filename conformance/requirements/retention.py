@@ -1,4 +1,4 @@
-"""RET: retention and segments. Old records go, by whole segments and from the log's start; nothing else changes."""
+"""RET: retention and segments. Old records are removed in whole segments from the log's start; nothing else changes."""
 
 import time
 from contextlib import suppress
@@ -19,11 +19,11 @@ from reference.protocol.messages.delete_records import DeleteRecordsRequest
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 LOOKS_OFTEN = {"log.retention.check.interval.ms": "300"}
-"""The broker looks for expired segments so often; its default is five minutes."""
+"""How often the broker looks for expired segments; the default is five minutes."""
 FIRST_LOOK_S = 60.0
-"""Before 3.9 (KAFKA-16991) a broker looked for the first time half a minute after its start, whatever was configured."""
+"""The time limit for a broker before 3.9 (KAFKA-16991), whose first check comes half a minute after its start in any case."""
 IN_SYNC_S = 8.0
-"""For so long a follower that was frozen is in sync: broker.session.timeout.ms, 9 s, ends that, or replica.lag.time.max.ms."""
+"""How long a frozen follower stays in sync: until broker.session.timeout.ms, 9 s, or replica.lag.time.max.ms."""
 ROLLS = {"segment.ms": str(MINUTE_MS)}
 """A record more than a minute younger than the segment's first begins a new segment."""
 
@@ -34,18 +34,18 @@ def now_ms() -> int:
 
 
 def aged(broker: Broker, topic: Topic, *ages_ms: int, size: int = 10) -> list[int]:
-    """One batch for each age, in that order; gives their base offsets."""
+    """Append one batch for each age, in this order; return their base offsets."""
     now = now_ms()
     return [broker.append(topic, batch(Record(bytes(size), timestamp=now - age))) for age in ages_ms]
 
 
 def look_within_s(broker: Broker) -> float:
-    """How long a look for expired segments may be away; 0 is the suite's own time."""
+    """How long to wait for the next check of expired segments; 0 is the suite's usual time."""
     return 0.0 if broker.is_kafka("3.9") else FIRST_LOOK_S
 
 
 def expect_start(broker: Broker, topic: Topic, start: int, what: str) -> None:
-    """The log start comes to be there. Where a fetch finds it moved, and ListOffsets does not, that is LOF-01's business."""
+    """Wait until the log starts at `start`. If a fetch shows that it does and ListOffsets does not, the failure is LOF-01's."""
     what_comes = f"{what}: the log starts at {start}"
     try:
         broker.eventually(lambda: broker.start_offset(topic) >= start, what_comes, within_s=look_within_s(broker))
@@ -59,9 +59,9 @@ def expect_start(broker: Broker, topic: Topic, start: int, what: str) -> None:
 
 
 class Watch:
-    """Knows when the broker has looked at every log: a topic of its own, whose records are expired when they come.
+    """Waits until the broker has checked every log for expired segments, by a separate topic whose records are expired at once.
 
-    A look visits each log once. The third time that the watch's records go, a look has begun and ended since `wait`.
+    A check visits each log once. When the topic's records are removed for the third time, a whole check has run since `wait`.
     """
 
     def __init__(self, broker: Broker, topic: Topic | None = None) -> None:
@@ -69,7 +69,7 @@ class Watch:
         self.topic = topic or broker.topic(configs={"retention.ms": str(MINUTE_MS)})
 
     def wait(self) -> None:
-        """Return when every log has been looked at since."""
+        """Wait until the broker has checked every log once."""
         for _ in range(3):
             end = aged(self.broker, self.topic, HOUR_MS)[0] + 1
             self.broker.eventually(
@@ -115,7 +115,7 @@ def old_segments_go(broker: Broker) -> None:
 
 
 def offsets(broker: Broker, topic: Topic, start: int) -> list[int]:
-    """The offsets of all records from there on."""
+    """The offsets of all records in a read from `start` on."""
     return [record.offset for record in records(broker.log(topic, offset=start))]
 
 
@@ -305,7 +305,7 @@ def rolling_is_invisible(broker: Broker) -> None:
 
 
 def first_offset(broker: Broker, topic: Topic, offset: int) -> int:
-    """The base offset of the first batch that a small fetch at an offset gives; -1 where it gives none."""
+    """The base offset of the first batch in a small fetch at an offset; -1 if it has none."""
     found = broker.fetch(topic, offset, partition_max_bytes=1)
     return next((one.base_offset for one in batches(bytes(found.records or b""))), -1)
 
@@ -347,7 +347,7 @@ def start_survives_a_restart(broker: Broker) -> None:
 
 
 def in_log(broker: Broker, topic: Topic, start: int) -> list[int]:
-    """The offsets of the records from there on; a batch that holds earlier ones too is given whole."""
+    """The offsets of the records from `start` on, without earlier records of the first batch."""
     return [record.offset for record in records(broker.log(topic, offset=start)) if record.offset >= start]
 
 

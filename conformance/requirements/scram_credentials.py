@@ -1,4 +1,4 @@
-"""SEC: SCRAM credentials as they are set and described."""
+"""SEC: setting and describing SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CREDENTIALS = {"AlterUserScramCredentials": 0, "DescribeUserScramCredentials": 0
 
 
 def upsertion(name: str, mechanism: int = 1, iterations: int = ITERATIONS) -> Any:
-    """A credential; its salted password is as long as the mechanism's hash, at which a broker may look."""
+    """A credential to set. Its salted password is as long as the mechanism's hash, which a broker may check."""
     length = 64 if mechanism == SCRAM["SCRAM-SHA-512"][0] else 32
     return AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
         name=name, mechanism=mechanism, iterations=iterations, salt=SALT, salted_password=bytes(length)
@@ -95,7 +95,7 @@ def credentials_described(broker: Broker) -> None:
 
 
 def altered(broker: Broker, upsertions: list[Any], deletions: list[Any]) -> dict[str, int]:
-    """The error of each user."""
+    """Change credentials; return the error of each user."""
     answer = broker.call(AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
     codes = {each.user: each.error_code for each in answer.results}
     broker.expect_equal("results", len(answer.results), len(codes))
@@ -103,7 +103,7 @@ def altered(broker: Broker, upsertions: list[Any], deletions: list[Any]) -> dict
 
 
 def iterations_of(broker: Broker, user: str) -> dict[int, int]:
-    """The iterations of each mechanism of a user; none where the user has no credentials."""
+    """Mechanism -> iterations of a user's credentials; empty if the user has none."""
     return {each.mechanism: each.iterations for each in describe(broker, user).credential_infos}
 
 

@@ -1,4 +1,4 @@
-"""SEC: SCRAM's messages one by one, whose users are whose, and what a client may send before it has authenticated."""
+"""SEC: the messages of SCRAM, authorization identities, and requests before authentication."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ from reference.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 
 MECHANISM = "SCRAM-SHA-256"
 MOST_BYTES = 512 * 1024
-"""sasl.server.max.receive.size, as it is where nothing is said."""
+"""The default of sasl.server.max.receive.size."""
 
 
 def first(broker: Broker, message: str) -> tuple[BrokerConnection, Any]:
-    """A client's first message of SCRAM on a connection of its own, and the answer."""
+    """Send a client's first message of SCRAM on a new connection; return the connection and the response."""
     connection = begun(broker, MECHANISM)
     return connection, say(connection, message)
 

@@ -1,4 +1,4 @@
-"""GRP: static members of a classic group. They have a name of their own, and keep their place when they start again."""
+"""GRP: static members of a classic group. They have an instance id, and keep their assignment when they restart."""
 
 from conformance.answers import AnswerParts
 from conformance.broker import Broker
@@ -11,9 +11,9 @@ from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 
 STATIC = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3}
-"""The versions from which on a member may report its instance id."""
+"""API -> the first version with an instance id."""
 SKIPS = 9
-"""The version of JoinGroup from which on a leader is asked to skip the assignment (KIP-814)."""
+"""The first version of JoinGroup that can ask the leader to skip the assignment (KIP-814)."""
 
 
 def static_pair(broker: Broker) -> tuple[Group, Member, Member]:

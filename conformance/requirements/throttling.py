@@ -1,4 +1,4 @@
-"""QTA: clients that have used more than their quotas."""
+"""QTA: throttling of clients that have exceeded their quotas."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ UNLIMITED = "operator: a client that uses more than its share slows down all oth
 LIMITED = "client: clients are throttled that have used little, and fall behind for no reason that they can find"
 SINCE: dict[str, Any] = {"since": "2.6", "apis": APIS, "deadline_s": 60.0}
 BATCH = 20_000
-"""Bytes: over ten seconds, twice LOW a second."""
+"""The size of a batch in bytes: over ten seconds it is twice LOW a second."""
 LOW, HIGH = 1000.0, 1e9
 SECOND = 1800.0
-"""A batch is so much above it that the client waits for about a second."""
+"""A quota that one batch exceeds so far that the client waits for about a second."""
 
 
 def produce_throttle(broker: Broker, client_id: str, topic: Topic, size: int = BATCH) -> int:
@@ -209,7 +209,7 @@ def fetch(
     session_epoch: int = -1,
     muted_ms: int = 0,
 ) -> Any:
-    """The broker may leave the request unread for as long as it has muted the connection."""
+    """A consumer's fetch. Its timeout includes `muted_ms`, for which the broker may not read from the connection."""
     wanted = {} if session_epoch > 0 else {(topic, 0): 0}
     request = fetch_request(wanted, max_wait_ms=500, session_id=session_id, session_epoch=session_epoch)
     return connection.call(request, broker.version_for(FetchRequest), timeout_s=muted_ms / 1000 + 20)
@@ -319,22 +319,22 @@ def requests_throttled(broker: Broker) -> None:
 # ---- mutations of partitions
 
 FEW = 0.1
-"""Partitions a second: eleven windows hold one, so that a topic of five leaves a debt of half a minute."""
+"""A quota in partitions a second: eleven windows allow one, so a topic of five leaves a debt of half a minute."""
 MANY = 5
 STRICT: dict[str, Any] = {"since": "3.6", "deadline_s": 60.0}
-"""3.3.2 with KRaft limits no mutations, 3.6.2 does."""
+"""Since 3.6: Kafka 3.3.2 with KRaft does not limit mutations, 3.6.2 does."""
 EXCEEDED = "THROTTLING_QUOTA_EXCEEDED(89), throttle_time_ms above 0, and nothing is changed"
 STORM = "operator: a client that creates and deletes topics without end keeps the controller busy for all others"
 
 
 def create(broker: Broker, client_id: str, name: str, partitions: int, version: int) -> Any:
-    """CreateTopics on a connection of its own."""
+    """The response of CreateTopics on a new connection."""
     request = CreateTopicsRequest(topics=[new_topic(name, partitions)], timeout_ms=10_000)
     return client(broker, client_id).call(request, broker.version_for(request, version))
 
 
 def exhaust(broker: Broker, client_id: str) -> str:
-    """A new topic, by which the client has used up its quota; the one that it has is not yet refused."""
+    """Create a topic that uses up the client's quota, and is itself not refused; return its name."""
     name = broker.unused_name()
     answer = create(broker, client_id, name, MANY, 7)
     broker.expect_error(only(answer.topics, "topic").error_code, ErrorCode.NONE, what="the first topic")

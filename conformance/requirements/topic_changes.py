@@ -1,4 +1,4 @@
-"""TOP: topics are grown, emptied and deleted; what is refused leaves everything as it was."""
+"""TOP: adding partitions, deleting records and deleting topics. A refused request changes nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -36,7 +36,7 @@ def grow(
     validate_only: bool = False,
     version: int | None = None,
 ) -> list[Any]:
-    """CreatePartitions for topics to these counts; gives the results."""
+    """The results of CreatePartitions for topics with these new counts."""
     pairs = list(counts.items()) if isinstance(counts, Mapping) else list(counts)
     replicas = CreatePartitionsRequest.CreatePartitionsAssignment
     by_hand = None if assignments is None else [replicas(broker_ids=ids) for ids in assignments]
@@ -49,7 +49,7 @@ def grow(
 
 
 def delete_records(broker: Broker, topic: Topic, offset: int, partition: int = 0, version: int | None = None) -> Any:
-    """DeleteRecords of one partition; gives its result."""
+    """The result of DeleteRecords for one partition."""
     part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=offset)
     asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic.name, partitions=[part])
     request = DeleteRecordsRequest(topics=[asked], timeout_ms=TIMEOUT_MS)
@@ -58,7 +58,7 @@ def delete_records(broker: Broker, topic: Topic, offset: int, partition: int = 0
 
 
 def made_again(broker: Broker, name: str) -> Topic:
-    """A topic of the name of one that was deleted; with ZooKeeper its name may be taken for a while longer."""
+    """Create a topic with the name of a deleted one; with ZooKeeper the name may still be in use for a while."""
 
     def made() -> bool:
         answer = broker.create_topic(name, configs={"retention.ms": "-1"})
@@ -71,7 +71,7 @@ def made_again(broker: Broker, name: str) -> Topic:
 
 
 def expect_partitions(broker: Broker, topic: Topic, count: int) -> None:
-    """The topic has so many partitions."""
+    """Expect that Metadata lists exactly this number of partitions."""
     found = sorted(one.partition_index for one in broker.describe_topic(topic.name).partitions)
     broker.expect_equal("its partitions", found, list(range(count)))
 
@@ -155,7 +155,7 @@ def after_deletion(broker: Broker) -> None:
 
 
 def expect_unknown(broker: Broker, topic: Topic, leader: BrokerConnection, *, by_name: bool = True) -> None:
-    """Its leader of before knows the topic neither by its id nor (unless there is a new one of its name) by its name."""
+    """Wait until the former leader does not know a deleted topic, neither by id nor, with `by_name`, by name."""
 
     def produce(version: int) -> Any:
         return broker.produce(topic, batch(b"x"), version=version, to=leader)
@@ -173,7 +173,7 @@ def expect_unknown(broker: Broker, topic: Topic, leader: BrokerConnection, *, by
 
 
 def awaited_error(broker: Broker, ask: Callable[[int], Any], version: int, error: ErrorCode, what: str) -> None:
-    """The partition's answer comes to be this error: the broker itself may learn of a deletion after its metadata."""
+    """Wait until the partition's result is this error: the broker may learn of a deletion after its metadata does."""
     broker.eventually(lambda: ask(version).error_code == error, f"{what} (v{version}) is answered with {error.name}")
     broker.saw(f"{what} (v{version}): {error.name}")
 
@@ -284,7 +284,7 @@ def records_deleted(broker: Broker) -> None:
 
 
 def expect_start(broker: Broker, topic: Topic, result: Any, start: int, what: str) -> None:
-    """DeleteRecords succeeded, and the log begins there."""
+    """Expect that DeleteRecords succeeded, and that the log starts at this offset."""
     broker.expect_error(result.error_code, ErrorCode.NONE, what=what)
     broker.expect_equal("the low watermark", result.low_watermark, start)
     broker.expect_equal("the log start offset", broker.start_offset(topic), start)

@@ -1,4 +1,4 @@
-"""TOP: several clients make one topic at the same time."""
+"""TOP: several clients create one topic at the same time."""
 
 from conformance.answers import only
 from conformance.broker import Broker

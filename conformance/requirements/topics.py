@@ -1,4 +1,4 @@
-"""TOP: topic administration. Topics are made, grown, emptied and deleted; what is refused leaves everything as it was."""
+"""TOP: creating and deleting topics. A refused request changes nothing."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -32,13 +32,13 @@ ILLEGAL_NAMES = (
     "back\\",
 )
 DEFAULT = -1
-"""Partitions, or a replication factor, as the broker's configuration says."""
+"""The number of partitions, or the replication factor, for the broker's default."""
 UNKNOWN_BROKER = 99_999
 TIMEOUT_MS = 10_000
 BY_ID = 6
-"""The version of DeleteTopics from which on topics may be named by their id."""
+"""The first version of DeleteTopics with topic ids."""
 DYNAMIC_TOPIC, DEFAULT_SOURCE, OF_BROKERS = 1, 5, (2, 3, 4)
-"""Where a configuration comes from: it was set on the topic, on nothing, or on brokers."""
+"""Sources of a configuration: set on the topic, Kafka's default, or set on brokers."""
 
 
 # ---- saying
@@ -47,7 +47,7 @@ DYNAMIC_TOPIC, DEFAULT_SOURCE, OF_BROKERS = 1, 5, (2, 3, 4)
 def create(
     broker: Broker, *topics: CreateTopicsRequest.CreatableTopic, version: int | None = None, validate_only: bool = False
 ) -> list[Any]:
-    """CreateTopics; gives the results, once no broker of a busy machine is fenced: then there is none for one replica."""
+    """The results of CreateTopics. On a busy machine all brokers may be fenced for a moment: then it is repeated."""
     broker.subject.topics += [topic.name for topic in topics]
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=TIMEOUT_MS, validate_only=validate_only)
     single = {topic.name for topic in topics if topic.replication_factor == 1}
@@ -70,7 +70,7 @@ def assigned(
     num_partitions: int = DEFAULT,
     replication_factor: int = DEFAULT,
 ) -> CreateTopicsRequest.CreatableTopic:
-    """A topic with replicas by hand: (partition, brokers) each; count and factor are left to them unless said."""
+    """A topic with assigned replicas, (partition, brokers) each; by default without a count and a replication factor."""
     replicas = CreateTopicsRequest.CreatableReplicaAssignment
     return CreateTopicsRequest.CreatableTopic(
         name=TopicName(name),
@@ -81,7 +81,7 @@ def assigned(
 
 
 def delete(broker: Broker, *topics: tuple[str | None, UUID], version: int | None = None) -> list[Any]:
-    """DeleteTopics by (name, id), v6+; gives the results."""
+    """The results of DeleteTopics v6+ for topics (name, id)."""
     broker.needs_deletion()
     state = DeleteTopicsRequest.DeleteTopicState
     asked = [state(name=name, topic_id=id) for name, id in topics]
@@ -90,7 +90,7 @@ def delete(broker: Broker, *topics: tuple[str | None, UUID], version: int | None
 
 @built_on("TOP-16")
 def delete_by_name(broker: Broker, *names: str) -> None:
-    """Delete topics, and wait until Metadata does not know them."""
+    """Delete topics, and wait until Metadata no longer lists them."""
     broker.needs_deletion()
     version = broker.version_for(DeleteTopicsRequest)
     for result in broker.call(delete_topics_request(names, version), version).responses:
@@ -107,14 +107,14 @@ def existing(broker: Broker) -> set[str]:
 
 
 def node_ids(broker: Broker) -> list[int]:
-    """The ids of the brokers, of which there is at least one."""
+    """The ids of the brokers in Metadata; expects at least one."""
     found = sorted(one.node_id for one in broker.metadata([]).brokers)
     broker.expect(bool(found), f"brokers {found}")
     return found
 
 
 def expect_refused(broker: Broker, topic: Any, *accepted: ErrorCode, what: str = "", **options: Any) -> None:
-    """CreateTopics for one topic is refused with one of the errors, and makes nothing."""
+    """Expect that CreateTopics for one topic is refused with one of the errors, and creates nothing."""
     result = only(create(broker, topic, **options), f"result for {topic.name!r}")
     try:
         broker.expect_error(result.error_code, *accepted, what=what)

@@ -1,4 +1,4 @@
-"""TOP: topics are administered by any broker, and what was deleted stays deleted."""
+"""TOP: any broker administers topics, and deleted topics stay deleted."""
 
 from conformance.answers import only
 from conformance.batches import batch, values
@@ -76,7 +76,7 @@ def administered_by_any(broker: Broker) -> None:
 
 
 def expect_known(broker: Broker, nodes: JudgedCluster, name: str, wanted: bool) -> None:
-    """Every broker knows the topic, or none does; Metadata follows a change by a moment."""
+    """Wait until every broker's Metadata lists the topic, or none does."""
     for node, address in sorted(nodes.addresses.items()):
 
         def reported(address: tuple[str, int] = address) -> bool:

@@ -1,6 +1,6 @@
-"""TXN: while a transaction is being completed. Its end is logged, and a leader that does not answer holds up the rest.
+"""TXN: transactions that are being completed: the decision is logged, but a leader of a partition does not respond.
 
-A frozen node leads one of the transaction's partitions; its coordinator and all others live.
+A frozen node leads one of the transaction's partitions; the coordinator and all other nodes are alive.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A transaction over two partitions, one of them on a node that is to freeze."""
+    """A transaction over two partitions, one of them on the node that will be frozen."""
 
     client: TransactionalClient
     began: tuple[int, int]
-    """The identity that ends it; since KIP-890 the client has another one afterwards."""
+    """The producer id and epoch of the transaction; since KIP-890 the client has other ones after its end."""
     committed: bool
-    """The outcome that is asked for."""
+    """The requested outcome: commit or abort."""
     held: Topic
-    """Its partition on the node that freezes."""
+    """The topic on the node that will be frozen."""
     free: Topic
-    """Its partition on a node that is up."""
+    """The topic on another node."""
     group: str
-    """A group whose coordinator is up."""
+    """A group whose coordinator is not on the node that will be frozen."""
 
     @property
     def reported(self) -> str:
-        """What it is called in reports."""
+        """The name of the case in reports."""
         return f"{self.client.protocol.name}, {'commit' if self.committed else 'abort'}"
 
 
 def name_elsewhere(broker: Broker, stem: str, key_type: int, avoided: tuple[str, int]) -> str:
-    """An unused name whose coordinator is not at this address. Skips where everything is coordinated there."""
+    """An unused name whose coordinator is not at this address. Skips if no such name is found."""
 
     def found() -> str | None:
         name = broker.unused_name(stem)
@@ -71,7 +71,7 @@ def name_elsewhere(broker: Broker, stem: str, key_type: int, avoided: tuple[str,
 
 
 def begun(nodes: JudgedCluster, frozen: int, living: int, protocol: Protocol, *, committed: bool) -> Held:
-    """A transaction with a record in either of its partitions; its coordinator is not on the node that freezes."""
+    """A transaction with a record in each of its partitions, whose coordinator is not on the node that will be frozen."""
     broker, address = nodes.broker, nodes.address(frozen)
     client = TransactionalClient(broker, protocol, name_elsewhere(broker, "txn", TRANSACTION, address))
     held, free = nodes.topic(frozen), nodes.topic(living)
@@ -81,7 +81,7 @@ def begun(nodes: JudgedCluster, frozen: int, living: int, protocol: Protocol, *,
 
 
 def end_of(broker: Broker, case: Held) -> None:
-    """End it while the node is frozen: agreed to, and marked where a replica leads."""
+    """End the transaction while the node is frozen; expect success, and a marker in the other partition."""
     expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
     broker.eventually(
         lambda: broker.end_offset(case.free, isolation=READ_COMMITTED) > 1,
@@ -91,7 +91,7 @@ def end_of(broker: Broker, case: Held) -> None:
 
 
 def expect_completed(broker: Broker, case: Held) -> None:
-    """Once the node goes on, the transaction is completed, in the partition that was held up too, and the next one begins."""
+    """After the node resumes, expect that the transaction is completed in both partitions, and that a next one can begin."""
     case.client.await_state(COMPLETE_COMMIT if case.committed else COMPLETE_ABORT, within_s=STATE_WITHIN_S)
     for topic in (case.held, case.free):
         expect_ended(broker, topic, topic_value(case, topic), committed=case.committed)
@@ -99,12 +99,12 @@ def expect_completed(broker: Broker, case: Held) -> None:
 
 
 def topic_value(case: Held, topic: Topic) -> bytes:
-    """What the transaction wrote to one of its partitions."""
+    """The value that the transaction wrote to a topic."""
     return b"held" if topic is case.held else b"free"
 
 
 def in_each_outcome(broker: Broker, judge: Callable[[Held], None]) -> None:
-    """Judge a commit and an abort that are held up, in each protocol; all of them by one frozen node."""
+    """Judge a commit and an abort in each protocol, all of them held up by one frozen node."""
     with cluster(broker) as nodes:
         living, frozen, _ = cast(nodes)
         cases = [

@@ -1,4 +1,4 @@
-"""TXN: what is reported about transactions, and what the brokers say to each other about them."""
+"""TXN: descriptions of transactions, and the requests between brokers about them."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ from reference.protocol.messages.list_transactions import ListTransactionsReques
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 
 NO_TIME = -1
-"""The start time where no transaction was open yet."""
+"""The start time of a transactional id that had no transaction yet."""
 CLOCKS_DIFFER_MS = 60_000
-"""How far the target's clock may be off ours."""
+"""The largest accepted difference between the target's clock and the suite's."""
 BATCHED = 4
-"""The version of AddPartitionsToTxn from which on it is for brokers: several transactions, and verification only."""
+"""The first version of AddPartitionsToTxn for brokers: several transactions, and verification only."""
 MANY_WAYS = 60
-"""So many signs that trying all ways of (a+)+ through them takes for ever."""
+"""The length of a text for which a backtracking matcher of (a+)+ does not end in practice."""
 LIST_DURATION, LIST_PATTERN = 1, 2
-"""The versions of ListTransactions from which on it has a duration and a pattern as filters."""
+"""The first versions of ListTransactions with a duration and with a pattern as filter."""
 
 
 def list_transactions(broker: Broker, names: Sequence[str], version: int | None = None, **filters: Any) -> Any:
-    """ListTransactions at each coordinator of these transactional ids: the answers, and those of the ids that are listed."""
+    """The responses of ListTransactions at each coordinator of these transactional ids, and id -> entry for the listed ones."""
     request = ListTransactionsRequest(**filters)
     version = broker.version_for(request, version)
     answers = [
@@ -64,7 +64,7 @@ def list_transactions(broker: Broker, names: Sequence[str], version: int | None 
 
 
 def in_several_states(broker: Broker) -> dict[str, TransactionalClient]:
-    """One transactional id in each of the states that last."""
+    """One transactional id in each state that is not transient: state -> client."""
     topic = broker.topic(3)
     clients = {
         state: TransactionalClient(broker, CLASSIC) for state in (EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT)
@@ -292,7 +292,7 @@ def add_for_others(
     *,
     verify_only: bool,
 ) -> dict[str, dict[int, int]]:
-    """AddPartitionsToTxn v4 or later for two partitions of a topic: the error codes by transactional id and partition."""
+    """The error codes of AddPartitionsToTxn v4+ for two partitions of a topic, by transactional id and partition."""
     table = AddPartitionsToTxnRequest
     asked = [
         table.AddPartitionsToTxnTransaction(
@@ -358,7 +358,7 @@ def markers_from_outside(broker: Broker) -> None:
 
 
 def write_markers(broker: Broker, topic: Topic, identity: tuple[int, int], version: int) -> dict[int, int]:
-    """WriteTxnMarkers for a commit in partition 0, and in one that does not exist: the error codes by partition."""
+    """The error codes by partition of WriteTxnMarkers, for a commit in partition 0 and in one that does not exist."""
     table = WriteTxnMarkersRequest
     marker = table.WritableTxnMarker(
         producer_id=identity[0],

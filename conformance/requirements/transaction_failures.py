@@ -1,4 +1,4 @@
-"""TXV: transactions while nodes die. One outcome everywhere, whether a coordinator is lost or a partition's leader."""
+"""TXV: transactions while nodes fail. All partitions get the same outcome, whether a coordinator or a leader fails."""
 
 import time
 from collections.abc import Callable
@@ -29,47 +29,47 @@ DEADLINE_S = 300.0
 FREEZES = ("pause", "resume")
 ENDS = ("kill", "restart")
 PATIENT_WITHIN_S = 90.0
-"""How long another coordinator may take to be elected, where a node counts as dead after half a minute of silence."""
+"""The time for the election of another coordinator, where a node counts as dead after half a minute of silence."""
 EARLY_S = 5.0
-"""So long it may take until a transaction is described as complete that lacks a marker."""
+"""How long the suite waits for a transaction without all markers to be described as complete, which is wrong."""
 HELD_UP_S = 15.0
-"""What is held up for so long, with every node alive, is not waiting for a marker any more."""
+"""With all nodes alive, a partition whose transaction is open for longer does not get its marker any more."""
 LATE_MS = 15_000
-"""The timeout of a transaction whose coordinator dies before: long enough for it to be open then."""
+"""The timeout of a transaction whose coordinator fails before it: long enough for the transaction to be open then."""
 LATE_WITHIN_S = 90.0
-"""The timeout, ten seconds between two looks for late transactions, and a new coordinator's election."""
+"""The time for LATE_MS, ten seconds between two checks for late transactions, and the election of a new coordinator."""
 BACK_SOON = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "6000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
 TIMEOUTS_S = (4, 6, 7, 8, 9, 10, 12)
-"""Over before, while and after a broker with such a session comes back."""
+"""Transaction timeouts that end before, while and after a broker with this session timeout restarts."""
 DEAD_S = 3.0
 MARKED_WITHIN_S = 40.0
-"""How long a marker is waited for where no state is described: each of these times is over by then, and the broker is back."""
+"""How long to wait for a marker if no state is described: by then all these timeouts have ended and the broker is back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A transaction and the outcome that is asked for."""
+    """A transaction and its requested outcome."""
 
     client: TransactionalClient
     committed: bool
 
     @property
     def value(self) -> bytes:
-        """What it writes."""
+        """The value that the transaction writes."""
         return f"{self.client.protocol.name} {'commit' if self.committed else 'abort'}".encode()
 
     @property
     def complete(self) -> str:
-        """The state in the end."""
+        """The final state."""
         return COMPLETE_COMMIT if self.committed else COMPLETE_ABORT
 
 
 def through(broker: Broker, probe: Callable[[], Any], what: str, within_s: float = STATE_WITHIN_S) -> Any:
-    """Ask until there is an answer that is neither None nor False; dead nodes and lost connections are asked again."""
+    """Repeat `probe` until its result is true; failures, such as dead nodes and lost connections, are ignored meanwhile."""
 
     def answered() -> Any:
         with suppress(Failed):
@@ -80,13 +80,13 @@ def through(broker: Broker, probe: Callable[[], Any], what: str, within_s: float
 
 
 def coordinator_of(nodes: JudgedCluster, name: str) -> int:
-    """The node that coordinates a transactional id."""
+    """The node that coordinates a transactional id; -1 if it is none of the cluster."""
     address = nodes.broker.coordinator(name, TRANSACTION)
     return next((node for node, other in nodes.addresses.items() if other == address), -1)
 
 
 def cast(nodes: JudgedCluster) -> tuple[int, int, int]:
-    """A node that coordinates transactions, and the two others; the active controller is the last if it can be."""
+    """A node that coordinates transactions, and the two others; the active controller is the last one if possible."""
     last = nodes.cast()[2]
 
     def found() -> int | None:
@@ -101,7 +101,7 @@ def cast(nodes: JudgedCluster) -> tuple[int, int, int]:
 
 
 def name_at(nodes: JudgedCluster, wanted: Callable[[int], bool]) -> str:
-    """An unused transactional id whose coordinator is as wanted."""
+    """An unused transactional id whose coordinator meets the condition."""
 
     def found() -> str | None:
         name = nodes.broker.unused_name("txn")
@@ -111,7 +111,7 @@ def name_at(nodes: JudgedCluster, wanted: Callable[[int], bool]) -> str:
 
 
 def each_outcome(nodes: JudgedCluster, at: Callable[[int], bool]) -> list[Wanted]:
-    """A commit and an abort in each protocol, with coordinators as wanted."""
+    """A commit and an abort in each protocol, with coordinators that meet the condition."""
     return [
         Wanted(TransactionalClient(nodes.broker, protocol, name_at(nodes, at)), committed)
         for protocol in served_protocols(nodes.broker)
@@ -120,7 +120,7 @@ def each_outcome(nodes: JudgedCluster, at: Callable[[int], bool]) -> list[Wanted
 
 
 def expect_outcomes(broker: Broker, cases: list[Wanted], topic: Topic, times: int) -> None:
-    """All that was committed counts, so many records of each, and nothing else; nothing is open any more."""
+    """Expect that no transaction is open, and that exactly the committed records are visible, `times` of each."""
     through(
         broker,
         lambda: broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic),
@@ -132,7 +132,7 @@ def expect_outcomes(broker: Broker, cases: list[Wanted], topic: Topic, times: in
 
 
 def await_complete(broker: Broker, case: Wanted, *, within_s: float = STATE_WITHIN_S) -> None:
-    """Wait until the transaction is complete, with the outcome that was asked for."""
+    """Wait until the transaction is complete, with the requested outcome."""
     state = through(
         broker,
         lambda: state if (state := case.client.state()).startswith("Complete") else None,
@@ -219,7 +219,7 @@ def reported_of(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]
 
 
 def through_reported(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]]]:
-    """The same of a leader that is new."""
+    """The same at a new leader; waits until it responds."""
     return through(broker, lambda: reported_of(broker, topic), "the new leader reports transactions")
 
 
@@ -257,7 +257,7 @@ def the_coordinator_dies(broker: Broker) -> None:
 
 
 def description(case: Wanted) -> tuple[object, ...]:
-    """What DescribeTransactions reports about it, the state first; where it is not served, what the partitions show."""
+    """The description by DescribeTransactions, the state first; if it is not served, only the state that the partitions show."""
     if not case.client.is_described:
         return (case.client.state(),)
     found = case.client.described()
@@ -330,7 +330,7 @@ def while_nobody_leads(broker: Broker) -> None:
 
 
 def are_complete_early(cases: list[Wanted]) -> bool:
-    """Whether all are described as complete, now or in a moment, although one of their partitions has no leader."""
+    """Whether all are described as complete within EARLY_S, although one of their partitions has no leader."""
     until = time.monotonic() + EARLY_S
     while all(case.client.is_described for case in cases) and time.monotonic() < until:
         if all(case.client.state().startswith("Complete") for case in cases):
@@ -340,7 +340,7 @@ def are_complete_early(cases: list[Wanted]) -> bool:
 
 
 def is_held_up(broker: Broker, topic: Topic) -> bool:
-    """Whether something stays open in the partition."""
+    """Whether a transaction stays open in the partition for HELD_UP_S."""
     until = time.monotonic() + HELD_UP_S
     while time.monotonic() < until:
         if broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic):
@@ -390,11 +390,11 @@ def open_at_a_death(broker: Broker) -> None:
 
 
 def await_marker(client: TransactionalClient, within_s: float) -> None:
-    """Wait for the marker of a transaction that is to be aborted, and go on without it where it does not come."""
+    """Wait for the marker of a transaction that must be aborted; return also if none comes."""
     with suppress(NoAnswer):
         through(client.broker, lambda: client.state() == COMPLETE_ABORT, f"{client.name} has a marker", within_s)
 
 
 def await_state(client: TransactionalClient, state: str) -> None:
-    """Wait for a transaction's end, whatever happens to the connection meanwhile."""
+    """Wait for a transaction's state; lost connections are ignored meanwhile."""
     through(client.broker, lambda: client.state() == state, f"{client.name} is in state {state}", LATE_WITHIN_S)

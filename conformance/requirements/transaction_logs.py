@@ -1,4 +1,4 @@
-"""TXV: what a log keeps of transactions. The marks of their ends, and what was aborted, over segments, deletion and restarts."""
+"""TXV: transactions in the log: markers and aborted transactions across segments, deletions and restarts."""
 
 import time
 
@@ -29,7 +29,7 @@ ROLLS = {"segment.ms": str(MINUTE_MS)}
 """A record more than a minute younger than the segment's first begins a new segment."""
 FORGETS = {"producer.id.expiration.ms": str(EXPIRATION_MS), "producer.id.expiration.check.interval.ms": "100"}
 PIECE_BYTES = 200
-"""So little in one answer that each batch comes alone."""
+"""A limit of a fetch's bytes so small that each response has one batch."""
 
 
 @requirement(

@@ -1,4 +1,4 @@
-"""TXN: the steps of a transaction. Adding partitions, ending, the states between, and the epoch that an end raises (KIP-890)."""
+"""TXN: the steps of a transaction: adding partitions, ending, the states between, and the epoch that an end raises (KIP-890)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -58,11 +58,11 @@ ENDS: dict[str, dict[tuple[str, bool], tuple[ErrorCode, str]]] = {
         ("TV2", False): (AGREED, COMPLETE_ABORT),
     },
 }
-"""State -> (protocol, whether to commit) -> what EndTxn of the current epoch is answered, and the state in the end."""
+"""State -> (protocol, whether to commit) -> the error of EndTxn with the current epoch, and the final state."""
 
 
 def in_state(broker: Broker, protocol: Protocol, state: str, topic: Topic) -> TransactionalClient:
-    """A new transactional id in one of the states that last."""
+    """A new transactional id in a state that is not transient."""
     client = TransactionalClient(broker, protocol)
     if state != EMPTY:
         client.write(topic, b"x")
@@ -73,7 +73,7 @@ def in_state(broker: Broker, protocol: Protocol, state: str, topic: Topic) -> Tr
 
 
 def for_each_step(broker: Broker, judge: Callable[[str, Callable[[TransactionalClient], int], int], None]) -> None:
-    """Each request of a transaction to its coordinator, in each version: its name, how to make it, and its version."""
+    """Call `judge` with name, sending function and version of each request to the coordinator, in each version."""
     group = broker.unused_name("group")
     topic = broker.topic()
     for version in range(at_most(broker, AddPartitionsToTxnRequest, ADD_PARTITIONS_VERSION) + 1):

@@ -1,4 +1,4 @@
-"""TXN: time in transactions. How long one may be open, what becomes of who is late, and when a transactional id is forgotten."""
+"""TXN: time in transactions: their timeouts, the effect on late producers, and the expiration of transactional ids."""
 
 import time
 from collections.abc import Callable
@@ -37,22 +37,25 @@ from reference.protocol.messages.end_txn import EndTxnRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 
 MAX_TIMEOUT_MS = 900_000
-"""transaction.max.timeout.ms by default."""
+"""The default of transaction.max.timeout.ms."""
 EXPIRATION_MS = 1500
 EXPIRY = {
     "transactional.id.expiration.ms": str(EXPIRATION_MS),
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
 }
 ABORTS_SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
-"""Transactions that are open for too long are looked for five times a second."""
+"""A setting with which the coordinator looks for transactions that time out five times a second."""
 SHORT_MS = (500, 2_000, 8_000)
-"""The transaction timeout of who is to be too slow; the longer ones are for machines on which its first write comes later."""
+"""Timeouts of a transaction that must time out; the longer ones are for machines on which the first write is slower."""
 ATTEMPTS = 4
 T = TypeVar("T")
 
 
 def in_time(broker: Broker, begin: Callable[[int], T], *bounds_ms: int) -> T:
-    """What is begun within a time. What fails after more than that is tried again with the next one; skips after the last."""
+    """The result of `begin` with a time limit. A failure after more than the limit is tried again with the next one.
+
+    Skips after the last limit.
+    """
     for bound_ms in bounds_ms:
         began = time.monotonic()
         try:
@@ -104,7 +107,7 @@ def the_timeouts_bounds(broker: Broker) -> None:
 
 @built_on("TXN-26")
 def expect_described_timeout(client: TransactionalClient, timeout_ms: int) -> None:
-    """DescribeTransactions reports the timeout that was taken last."""
+    """Expect that DescribeTransactions reports this timeout."""
     client.broker.expect_equal("the timeout", client.described().transaction_timeout_ms, timeout_ms)
 
 
@@ -227,7 +230,7 @@ def the_last_timeout_counts(broker: Broker) -> None:
 
 
 def is_forgotten(client: TransactionalClient) -> bool:
-    """Whether the coordinator has forgotten a transactional id without an open transaction; the question changes nothing."""
+    """Whether the coordinator has forgotten a transactional id that has no open transaction; the check changes nothing."""
     if client.is_described:
         return client.described().error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     ended = client.end(committed=True, version=at_most(client.broker, EndTxnRequest, CLASSIC.end))

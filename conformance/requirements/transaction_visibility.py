@@ -1,4 +1,4 @@
-"""TXV: what is seen of transactions. Nothing before its end, and all of it or nothing afterwards."""
+"""TXV: visibility of transactions. A read_committed consumer sees nothing of one before its end, then all or nothing."""
 
 from conformance.answers import only
 from conformance.batches import batch, values

@@ -1,4 +1,4 @@
-"""TXN: transactional ids. Who a transactional producer is, and how the one after it takes over."""
+"""TXN: transactional ids: the identity of a transactional producer, and how its successor fences it."""
 
 # A loop that runs twice says who a client is.
 # pyright: reportPossiblyUnboundVariable=false
@@ -35,37 +35,37 @@ from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 
 LAST_EPOCH = 32_766
-"""The last epoch that a client is given; the one above is kept for the coordinator's own fencing."""
+"""The last epoch that a client gets; the next one is reserved for fencing by the coordinator."""
 WITH_IDENTITY, OWN_ERROR = 3, 4
-"""The versions of InitProducerId from which on a producer says who it is, and receives PRODUCER_FENCED."""
+"""The first versions of InitProducerId with the producer's id and epoch, and with the error PRODUCER_FENCED."""
 RIVALS, ROUNDS = 10, 3
 KNOWN_AGAIN_SINCE = "4.0"
-"""From this Kafka on a producer whose epoch the coordinator raised is known by the one that it has (KIP-890)."""
+"""The first release in which a producer whose epoch the coordinator raised may continue with its former epoch (KIP-890)."""
 
 FENCED_SINCE = 2
-"""The version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn from which on a fenced producer receives PRODUCER_FENCED."""
+"""The first version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn in which a fenced producer receives PRODUCER_FENCED."""
 
 
 def fenced_in(version: int) -> ErrorCode:
-    """What a fenced producer receives in this version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
+    """The error for a fenced producer in this version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
     return ErrorCode.PRODUCER_FENCED if version >= FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def expect_identity(broker: Broker, what: str, answer: Any, identity: tuple[int, int]) -> None:
-    """The answer agrees, and gives this producer id and epoch."""
+    """Expect success with this producer id and epoch."""
     broker.expect_error(answer.error_code, ErrorCode.NONE, what=what)
     broker.expect_equal(f"{what}: producer id and epoch", (answer.producer_id, answer.producer_epoch), identity)
 
 
 def expect_refused(broker: Broker, what: str, answer: Any, *accepted: ErrorCode) -> None:
-    """The answer refuses, and gives no producer id."""
+    """Expect one of these errors, without a producer id."""
     broker.expect_error(answer.error_code, *accepted, what=what)
     broker.expect_equal(f"{what}: the producer id", answer.producer_id, NO_ID)
 
 
 @built_on("TXN-22")
 def expect_described(client: TransactionalClient, identity: tuple[int, int]) -> None:
-    """DescribeTransactions, where it is served, reports this producer id and epoch."""
+    """Expect that DescribeTransactions reports this producer id and epoch, if the target serves it."""
     if client.is_described:
         found = client.described()
         client.broker.expect_equal("who it is", (found.producer_id, found.producer_epoch), identity)
@@ -99,11 +99,11 @@ def a_new_transactional_id(broker: Broker) -> None:
 
 
 REFUSED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
-"""Codes on which Java's producer ends, whatever it asked."""
+"""Errors that are fatal for the Java producer after any request."""
 
 
 def expect_fenced(broker: Broker, seen: int, wanted: ErrorCode, what: str) -> None:
-    """Refused as a zombie."""
+    """Expect the error of a fenced producer; other errors that are fatal for producers are tolerated."""
     broker.expect_error(seen, wanted, tolerated=REFUSED, what=what)
 
 

@@ -1,4 +1,4 @@
-"""TXV: what is seen of offsets that a group commits in transactions."""
+"""TXV: visibility of offsets that a group commits in transactions."""
 
 from conformance.answers import only
 from conformance.broker import Broker
@@ -10,7 +10,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 
 STABLE_SINCE = 7
-"""The version of OffsetFetch from which on it can ask for stable offsets only (KIP-447)."""
+"""The first version of OffsetFetch with require_stable (KIP-447)."""
 OFFSETS = TRANSACTIONS | {"TxnOffsetCommit": 0, "AddOffsetsToTxn": 0}
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
@@ -18,7 +18,7 @@ UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 def reported_of(
     broker: Broker, group: str, topic: Topic, partition: int = 0, *, stable: bool = False, version: int | None = None
 ) -> tuple[int, int]:
-    """What OffsetFetch reports about one partition: the offset and the error code. `stable` is require_stable."""
+    """Offset and error code of one partition in OffsetFetch; `stable` is require_stable."""
 
     def reported() -> Found | None:
         found = committed(broker, group, [(topic, partition)], version=version, require_stable=stable)
@@ -31,7 +31,7 @@ def reported_of(
 
 
 def expect_reported(broker: Broker, what: str, group: str, topic: Topic, offset: int, partition: int = 0) -> None:
-    """This offset is committed, once no transaction with the group's offsets is pending any more."""
+    """Expect this committed offset; waits until no transaction with the group's offsets is pending."""
     stable = broker.versions_of(OffsetFetchRequest)[1] >= STABLE_SINCE
 
     def reported() -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""TXN: writes in a transaction. Which batches a partition and which offsets a group takes, and what must be said before."""
+"""TXN: writes in a transaction: the batches that a partition accepts, the offsets that a group accepts, their preconditions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,24 +30,24 @@ from reference.protocol.messages.produce import ProduceRequest
 TRANSACTIONAL_SINCE = 3
 """The first version of Produce with a transactional id."""
 ABORTABLE_PRODUCE, ABORTABLE_OFFSETS = 11, 4
-"""The versions of Produce and TxnOffsetCommit that know TRANSACTION_ABORTABLE."""
+"""The first versions of Produce and TxnOffsetCommit with the error TRANSACTION_ABORTABLE."""
 PLAIN = 0
 """The attributes of a batch that is not transactional."""
 
 
 def classic_produce_versions(broker: Broker) -> range:
-    """The versions of Produce that write to added partitions only."""
+    """The versions of Produce in which a partition must be added to the transaction first."""
     lowest, highest = broker.versions_of(ProduceRequest)
     return range(max(lowest, TRANSACTIONAL_SINCE), min(highest, CLASSIC.produce) + 1)
 
 
 def results_of(answer: Any) -> dict[int, int]:
-    """The error code of each partition of a Produce answer."""
+    """The error code of each partition in a Produce response."""
     return AnswerParts({one.index: one.error_code for topic in answer.responses for one in topic.partition_responses})
 
 
 def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> None:
-    """The partition ends there: nothing else was appended."""
+    """Expect this log end offset: no other record was appended."""
     broker.expect_equal(f"the log end offset of partition {partition}", broker.end_offset(topic, partition), end)
 
 
@@ -116,7 +116,7 @@ def partitions_add_themselves(broker: Broker) -> None:
 
 
 def in_transaction(client: TransactionalClient, sequence: int, *records: bytes) -> bytes:
-    """A transactional batch of the client's identity."""
+    """A transactional batch with the client's producer id and epoch."""
     return patched(idempotent(records, client.id, client.epoch, sequence), attributes=TRANSACTIONAL)
 
 
@@ -209,7 +209,7 @@ def sequences_over_transactions(broker: Broker) -> None:
 
 
 def writes_of_others(broker: Broker, protocol: Protocol, topic: Topic) -> Iterator[tuple[str, int, ErrorCode]]:
-    """Produce and TxnOffsetCommit under identities that are not the producer's: what was sent, its code, and Kafka's."""
+    """Produce and TxnOffsetCommit with wrong producer ids, epochs or transactional ids: (description, error, Kafka's error)."""
     expect_verified(broker)
     group = broker.unused_name("group")
     client = TransactionalClient(broker, protocol)
@@ -365,7 +365,7 @@ def members_of_the_group(broker: Broker) -> None:
 
 
 def joined_transaction(broker: Broker, protocol: Protocol, group: str) -> TransactionalClient:
-    """A producer in whose transaction the group may commit."""
+    """A producer whose transaction includes the group's offsets."""
     client = TransactionalClient(broker, protocol)
     if protocol.adds:
         expect_agreed("AddOffsetsToTxn", client.add_offsets(group))

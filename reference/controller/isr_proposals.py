@@ -96,11 +96,11 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
     isr = [each.broker_id for each in members(proposal)]
     if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(partition.replicas):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "The ISR is empty or names a broker twice or one without a replica."
+            ErrorCode.INVALID_REQUEST, "The proposed ISR is empty, or has a broker twice or one that is no replica."
         )
     # A leader outside its ISR would advance the high watermark without its own log.
     if partition.leader not in isr:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The ISR is without its leader.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The proposed ISR lacks the leader.")
     _judge_recovery(partition, proposal.leader_recovery_state, len(isr))
     for member in members(proposal):
         _judge_member(image, member)
@@ -113,7 +113,7 @@ def _judge_epochs(leader: NodeId, partition: PartitionImage, proposal: Proposal)
     if proposal.leader_epoch < partition.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if leader != partition.leader:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {partition.leader} leads.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {partition.leader} is the leader.")
     # An ISR proposed before another change must not undo it. The leader proposes again after it has replayed the change.
     if proposal.partition_epoch < partition.partition_epoch:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
@@ -121,11 +121,11 @@ def _judge_epochs(leader: NodeId, partition: PartitionImage, proposal: Proposal)
 
 def _judge_recovery(partition: PartitionImage, state: int, isr_size: int) -> None:
     if state not in (RECOVERED, RECOVERING):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There is no leader recovery state {state}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown leader recovery state {state}.")
     if state == RECOVERING and isr_size > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A leader that is recovering is alone in the ISR.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "While the leader is recovering, the ISR must be the leader alone.")
     if state == RECOVERING and partition.leader_recovery_state == RECOVERED:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "A leader that has recovered does not begin again.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The leader has recovered and cannot become RECOVERING again.")
 
 
 def _judge_member(image: MetadataImage, member: Member) -> None:

@@ -84,7 +84,7 @@ def decode_metadata_record(value: Buffer) -> Message:
         kind, position = read_varint(view, position)
         version, position = read_varint(view, position)
     except IndexError as error:
-        raise CodecError("a metadata record that ends in its frame") from error
+        raise CodecError("a metadata record is cut off within its frame") from error
     table = RECORDS.get(kind)
     if table is None:
         return UnknownRecord(value=bytes(view))

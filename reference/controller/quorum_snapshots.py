@@ -267,7 +267,7 @@ def records_in(file: File, path: Path) -> Iterator[Message]:
     try:
         for index, batch in enumerate(_batches(file, path)):
             if footer:
-                raise CorruptFile(f"{path}: no snapshot: it goes on behind its footer")
+                raise CorruptFile(f"{path}: no snapshot: bytes follow its footer")
             if index == 0:
                 _read_header(batch, path)
             elif batch.header.is_control:

@@ -42,7 +42,7 @@ def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
             uuid_of_text(data["votedDirectoryId"]) if "votedDirectoryId" in data else NO_UUID,
         )
         if min(state.leader, state.voted) < -1 or not 0 <= state.leader_epoch < 2**31:
-            raise ValueError(f"{state} cannot be")
+            raise ValueError(f"{state} has an id or an epoch out of range")
         return state
     except (ValueError, KeyError, TypeError, CorruptFile) as error:
         raise CorruptFile(f"{path}: no quorum state: {error}") from error

@@ -213,4 +213,4 @@ def _check_partition(member: ConsumerMember, epoch: MemberEpoch, topic: TopicNam
     """A member of an older epoch may commit for a partition that it has owned since then: no other member had it in between."""
     since = member.held.get(partition)
     if since is None or epoch < since:
-        raise KafkaError(_stale(member), f"{topic}-{partition[1]} was not the member's in epoch {epoch}.")
+        raise KafkaError(_stale(member), f"{topic}-{partition[1]} was not assigned to the member in epoch {epoch}.")

@@ -94,7 +94,7 @@ def _record(key: Message, value: Message | None) -> KeyValue:
 def group_epoch_record(group: GroupId, epoch: int, metadata_hash: int) -> KeyValue:
     """Errors: KafkaError UNKNOWN_SERVER_ERROR where the epoch is beyond the last one."""
     if epoch > LAST_EPOCH:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The group {group} has had its last epoch.")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The group {group} has used up its epochs.")
     return _record(
         ConsumerGroupMetadataKey(group_id=group), ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     )

@@ -69,7 +69,7 @@ def assignment_of(data: bytes, topics: Topics) -> Assignment:
         return frozenset()
     given, _ = decode_from(ConsumerProtocolAssignment, version_of(data), memoryview(data), _VERSION_SIZE)
     if given.user_data:
-        raise CodecError("what a custom assignor added to an assignment would be lost")
+        raise CodecError("an assignment has user data of a custom assignor, which a conversion would lose")
     named = ((topics.id_of(each.topic), each.partitions) for each in given.assigned_partitions)
     return frozenset((id, each) for id, partitions in named if id is not None for each in partitions)
 
@@ -88,5 +88,5 @@ def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> b
 def version_of(data: bytes) -> int:
     """Errors: CodecError."""
     if len(data) < _VERSION_SIZE or data[0] & 0x80:
-        raise CodecError("the consumers' protocol begins with its version, which is not negative")
+        raise CodecError("metadata or an assignment of the consumer protocol has no valid version")
     return min(int.from_bytes(data[:_VERSION_SIZE], "big"), _NEWEST)

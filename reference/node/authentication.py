@@ -108,7 +108,7 @@ class SaslSession:
             return True
         if now >= self.expires_at:
             raise AuthenticationFailed(
-                f"the session of {self.principal} is over, and the client goes on without authentication"
+                f"the session of {self.principal} has expired, and the client did not authenticate again"
             )
         return False
 

@@ -49,7 +49,7 @@ class BearerToken:
             self._is_refused = True
             return INVALID_TOKEN.encode()
         if acts_as not in ("", bearer.user):
-            raise Refused("another authorization id", _other_user(acts_as, bearer.user))
+            raise Refused("the authorization id is not the token's user", _other_user(acts_as, bearer.user))
         self.user, self.expires_at = bearer.user, TimestampMs(bearer.expires_at_ms)
         return b""
 

@@ -124,7 +124,7 @@ def _settings(context: Context, loggers: Loggers, resource_type: int, name: str)
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return [configuration.group_setting(name, key) for key in GROUP]
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no settings here")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no configurations")
 
 
 def _described(setting: Setting, resource_type: int, body: DescribeConfigsRequest) -> Described:

@@ -98,6 +98,6 @@ def _move(context: Context, moves: Moves, path: str, key: Key, now: TimestampMs)
     try:
         moves.begin(partition, target, now)
     except (LogError, CorruptFile) as error:
-        context.log("error", f"{key[0]}-{key[1]} does not move to {path}: {error}")
+        context.log("error", f"{key[0]}-{key[1]} cannot be moved to {path}: {error}")
         return ErrorCode.KAFKA_STORAGE_ERROR
     return ErrorCode.NONE

@@ -179,7 +179,7 @@ class Markers:
             elif error in GIVEN_UP:
                 self._context.log(
                     "warning",
-                    f"{partition.topic}-{partition.partition} refuses the marker of {work.id} for good: {error}",
+                    f"{partition.topic}-{partition.partition} refused the marker of {work.id}, which is not retried: {error}",
                 )
             else:
                 left.append(partition)

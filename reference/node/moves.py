@@ -82,5 +82,5 @@ class Moves:
                 del self.caught_up[key]
                 context.log("info", f"{partition.name} has moved to {directory.folder}")
         except (LogError, RecordsError, CorruptFile, OSError) as error:
-            context.log("error", f"{partition.name} does not move to {directory.folder}: {error}")
+            context.log("error", f"{partition.name} cannot be moved to {directory.folder}: {error}")
         return True

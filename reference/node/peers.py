@@ -113,7 +113,7 @@ class Peers:
         try:
             correlation_id, body = decode_response(question.key, question.version, frame)
             if correlation_id != question.correlation_id:
-                raise CodecError(f"answer {correlation_id} to question {question.correlation_id}")
+                raise CodecError(f"a response has the correlation id {correlation_id}, not {question.correlation_id}")
         except CodecError:
             self.hang_up(peer, purpose, now)
             return

@@ -30,7 +30,7 @@ def encode_principal(principal: str, by_token: bool) -> bytes:
 def decode_principal(data: Buffer) -> tuple[str, bool]:
     """The principal, and whether it authenticated by a token. Errors: CodecError for bytes that are no principal of version 0."""
     if bytes(data[:_VERSION_BYTES]) != b"\x00\x00":
-        raise CodecError("the principal's version is not served")
+        raise CodecError("a principal is encoded in an unsupported version")
     found = decode(DefaultPrincipalData, 0, data[_VERSION_BYTES:])
     return f"{found.type}:{found.name}", found.token_authenticated
 

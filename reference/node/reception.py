@@ -239,7 +239,7 @@ class Reception:
         request, api, body = asked
         try:
             if request.key not in ADMITTED[sasl.state]:
-                raise AuthenticationFailed("an exchange is not ended", illegal_state(request.key))
+                raise AuthenticationFailed("the SASL exchange is not complete", illegal_state(request.key))
             if isinstance(body, SaslHandshakeRequest):
                 response = sasl.handshake(body, request.version)
             elif isinstance(body, SaslAuthenticateRequest):

@@ -155,7 +155,9 @@ class Scram:
         else:
             credential = self._credentials.of_user(name, self._number)
         if credential is None:
-            raise Refused(f"{'the token' if self.by_token else 'the user'} {name!r} has no such credential")
+            raise Refused(
+                f"{'the token' if self.by_token else 'the user'} {name!r} has no SCRAM credential of this mechanism"
+            )
         _check_acts_as(_unescaped(found["acts_as"] or ""), name)
         if credential.iterations < MIN_ITERATIONS:
             raise Refused(f"the credential has {credential.iterations} iterations, less than {MIN_ITERATIONS}")

@@ -215,7 +215,7 @@ class Transactions:
                     self.write(index, coordinator.time_out(id, now), now)
                 except KafkaError as error:  # the next turn tries again
                     self.context.log(
-                        "warning", f"transaction of {id} timed out and is not aborted yet: {error.code.name}"
+                        "warning", f"the transaction of {id} timed out and cannot be aborted yet: {error.code.name}"
                     )
 
     def _expire(self, now: TimestampMs) -> None:
@@ -223,7 +223,10 @@ class Transactions:
             try:
                 self.coordination.write_apart(index, coordinator.expire(now), now)
             except KafkaError as error:  # the next turn tries again
-                self.context.log("warning", f"transactional ids of partition {index} are kept: {error.code.name}")
+                self.context.log(
+                    "warning",
+                    f"expired transactional ids of partition {index} cannot be removed yet: {error.code.name}",
+                )
 
     def next_deadline(self) -> TimestampMs:
         """The time of the next work for `tick`."""

@@ -77,7 +77,7 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 def _check_version(message: type[Message], version: int) -> None:
     if version not in message.VERSIONS:
-        raise CodecError(f"{message.__name__} has no version {version}, but {message.VERSIONS}")
+        raise CodecError(f"{message.__name__} has no version {version}, only {message.VERSIONS}")
 
 
 def _decoder(message: type[Message], version: int) -> Decoder:

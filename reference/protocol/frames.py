@@ -60,7 +60,7 @@ def _learn_form(key: int, version: int) -> Form:
         raise UnknownApi(f"there is no API with key {key}")
     request, response = api.request, api.response
     if version not in request.VERSIONS:
-        raise UnknownVersion(f"{api.name} has no version {version}, but {request.VERSIONS}", None)
+        raise UnknownVersion(f"{api.name} has no version {version}, only {request.VERSIONS}", None)
     old_header = key == CONTROLLED_SHUTDOWN and version == 0
     form = Form(
         request,

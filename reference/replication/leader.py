@@ -199,7 +199,7 @@ class Leading:
         if broker_epoch < peer.broker_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"Broker {follower} fetched in its incarnation {broker_epoch}, and is registered in {peer.broker_epoch}.",
+                f"Broker {follower} fetched with broker epoch {broker_epoch}, but is registered with {peer.broker_epoch}.",
             )
 
     # ---- the high watermark

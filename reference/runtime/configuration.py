@@ -187,7 +187,7 @@ class ServerConfiguration(BaseModel):
         names = [listener.name for listener in self.listeners]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"listeners: the name {name} stands there twice")
+                raise ValueError(f"listeners: the name {name} is used twice")
         for name in self.controller_listener_names:
             if "controller" in self.process_roles and name.upper() not in names:
                 raise ValueError(f"controller.listener.names: {name} is not among the listeners {', '.join(names)}")
@@ -203,11 +203,11 @@ class ServerConfiguration(BaseModel):
             raise ValueError("controller.quorum.voters names a node twice")
         if "controller" in self.process_roles and ids and self.node_id not in ids:
             raise ValueError(
-                f"node.id {self.node_id} has the controller's role and is not among controller.quorum.voters"
+                f"node.id {self.node_id} has the role controller, but is not among controller.quorum.voters"
             )
         if "controller" not in self.process_roles and self.node_id in ids:
             raise ValueError(
-                f"node.id {self.node_id} is among controller.quorum.voters and has not the controller's role"
+                f"node.id {self.node_id} is among controller.quorum.voters, but does not have the role controller"
             )
         others = self.other_controllers
         if self.process_roles == ["controller"] and {*names} - {*controllers}:
@@ -273,7 +273,7 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
         if value is None:
             raise ConfigurationError(f"{source}, line {number}: '{name}' is not NAME=VALUE")
         if name in values:
-            raise ConfigurationError(f"{source}, line {number}: {name} stands there twice")
+            raise ConfigurationError(f"{source}, line {number}: {name} is set twice")
         values[name] = value
     return values
 

@@ -241,9 +241,7 @@ def _check(
     others: Mapping[Path, MetaProperties | Unreadable],
 ) -> None:
     if meta.node_id != configuration.node_id:
-        raise ConfigurationError(
-            f"{folder} belongs to node {meta.node_id}, and the configuration says {configuration.node_id}"
-        )
+        raise ConfigurationError(f"{folder} belongs to node {meta.node_id}, but node.id is {configuration.node_id}")
     for other, its in others.items():
         if not isinstance(its, Unreadable) and its.cluster_id != meta.cluster_id:
             raise ConfigurationError(

@@ -87,9 +87,9 @@ def _voter(text: str, listener: str) -> Voter:
 
 def _refuse_static(configuration: ServerConfiguration, option: str) -> None:
     if configuration.voters:
-        raise ConfigurationError(f"{option}: controller.quorum.voters is set, which names voters that do not change")
+        raise ConfigurationError(f"{option}: controller.quorum.voters is set, which makes the voters static")
 
 
 def _require_controller(configuration: ServerConfiguration, option: str) -> None:
     if "controller" not in configuration.process_roles:
-        raise ConfigurationError(f"{option}: node.id {configuration.node_id} has not the controller's role")
+        raise ConfigurationError(f"{option}: node.id {configuration.node_id} does not have the role controller")

@@ -51,7 +51,7 @@ class PeerLogin:
             assert isinstance(answer, SaslAuthenticateResponse)
             return self._take_answer(answer)
         except (CodecError, WrongSecurity) as error:
-            raise LoginFailed(f"its answer to SASL cannot be used: {error}") from error
+            raise LoginFailed(f"its response in the SASL exchange is invalid: {error}") from error
 
     def _take_handshake(self, answer: SaslHandshakeResponse) -> bytes:
         if answer.error_code != ErrorCode.NONE:

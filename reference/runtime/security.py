@@ -194,7 +194,7 @@ def _check_inter_broker(properties: Mapping[str, str], own: list[str]) -> None:
     if properties.get("inter.broker.listener.name") and properties.get("security.inter.broker.protocol"):
         raise WrongSecurity("inter.broker.listener.name and security.inter.broker.protocol are both set: one is enough")
     if named and own and named not in own:
-        raise WrongSecurity(f"the listener between brokers is to be {named}, which is not among {', '.join(own)}")
+        raise WrongSecurity(f"the inter-broker listener {named} is not among {', '.join(own)}")
     for listener in [named or own[0]] if own else []:
         peer_login(properties, listener, mechanism_setting(properties, listener))
         check_client(properties, listener)
@@ -217,8 +217,8 @@ def peer_login(properties: Mapping[str, str], listener: str, setting: str) -> tu
     options = login_of(of_listener(properties, listener), listener, mechanism)
     if not options.get("username") or "password" not in options:
         raise WrongSecurity(
-            f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config has no username and password, "
-            "by which other nodes are asked"
+            f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config has no username and password "
+            "for connections to other nodes"
         )
     return mechanism, options["username"], options["password"]
 

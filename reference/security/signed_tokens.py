@@ -100,12 +100,12 @@ def check_token(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> Bea
     if issued is None or expires is None:
         raise TokenRefused("exp or iat is missing")
     if expires < max(issued, not_before or 0):
-        raise TokenRefused("it ends before it begins")
+        raise TokenRefused("it expires before it becomes valid")
     now, skew = now_ms / 1000, rules.clock_skew_s
     if now - skew >= expires:
         raise TokenRefused("it has expired")
     if not_before is not None and now + skew < not_before:
-        raise TokenRefused("its time has not come")
+        raise TokenRefused("it is not valid yet")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
         raise TokenRefused(f"the issuer is {claims.get('iss')!r}")
     _check_audience(claims.get("aud"), rules.audiences)
@@ -121,7 +121,7 @@ def _signed_claims(token: str, keys: KeySet) -> Mapping[str, Any]:
     import jwt
 
     if token.count(".") != SECTIONS - 1:
-        raise TokenRefused("it has not three sections")
+        raise TokenRefused("it does not have three sections")
     try:
         header: Mapping[str, Any] = jwt.get_unverified_header(token)
         if "crit" in header:
@@ -151,7 +151,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
-        raise TokenRefused(f"{name} is no time")
+        raise TokenRefused(f"{name} is not a time")
     return value
 
 

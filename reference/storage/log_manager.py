@@ -136,8 +136,8 @@ class LogManager:
             for name, key in each.unopened() if len(self.live) > 1 else ():
                 if name == folder_name(*key) and places.setdefault(key, each) is not each:
                     raise CorruptFile(
-                        f"{name} is in both {places[key].folder} and {each.folder}: remove one of the two, rather that of a "
-                        "directory which has failed"
+                        f"{name} is in both {places[key].folder} and {each.folder}: remove one of them, preferably in a "
+                        "directory that has failed"
                     )
 
     def metadata_log(self, now: TimestampMs, is_only_copy: bool = False) -> Log:
@@ -237,7 +237,7 @@ class LogManager:
             offline = ", ".join(str(each.folder) for each in self.directories if each not in live)
             raise CorruptFile(f"{folder_name(*key)} may be in {offline}, which is offline")
         if not live:  # the broker ends as soon as the request is answered that found the last one failed
-            raise StorageError(f"{folder_name(*key)} cannot be made: every log directory is offline")
+            raise StorageError(f"{folder_name(*key)} cannot be created: every log directory is offline")
         if preferred in live:
             return preferred
         if found is not None:

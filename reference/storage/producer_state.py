@@ -132,7 +132,7 @@ class ProducerState:
         if producer is not None and epoch < producer.epoch:
             raise RefusedByProducerState(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"epoch {epoch} of producer {producer_id} is over: {producer.epoch} was seen",
+                f"epoch {epoch} of producer {producer_id} is fenced: {producer.epoch} was seen",
             )
         if self.has_open_transaction(producer_id, epoch):
             return None

@@ -62,7 +62,7 @@ def writes_of(
 ) -> list[Write]:
     """What makes these records true, on the image before them; `exists` is asked for settings' znodes, and topics'.
 
-    Errors: KafkaError UNSUPPORTED_VERSION for a record of what is not kept in ZooKeeper.
+    Errors: KafkaError UNSUPPORTED_VERSION for a type of record that ZooKeeper does not store.
     """
     planned = _Planned(image, epoch, exists)
     for record in records:
@@ -108,7 +108,7 @@ class _Planned:
                 pass
             case _:
                 raise KafkaError(
-                    ErrorCode.UNSUPPORTED_VERSION, f"{type(record).__name__} is of what is not kept in ZooKeeper"
+                    ErrorCode.UNSUPPORTED_VERSION, f"{type(record).__name__} cannot be stored in ZooKeeper"
                 )
 
     def writes(self) -> list[Write]:
@@ -147,7 +147,7 @@ class _Planned:
     def _configure(self, record: ConfigRecord) -> None:
         resource = record.resource_type, record.resource_name
         if resource[0] not in znodes.CONFIG_FOLDERS:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Settings of groups are not kept in ZooKeeper.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Configurations of groups cannot be stored in ZooKeeper.")
         values = self._configs.setdefault(resource, dict(self._image.configs.get(resource, {})))
         if record.value is None:
             values.pop(record.name, None)

@@ -149,7 +149,7 @@ def test_a_voters_id_without_its_role_is_refused_at_once(house: House) -> None:
     )
     assert done.returncode == 3
     assert done.stderr.splitlines() == [
-        f"{file}: node.id 2 is among controller.quorum.voters and has not the controller's role"
+        f"{file}: node.id 2 is among controller.quorum.voters, but does not have the role controller"
     ]
 
 

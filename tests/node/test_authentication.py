@@ -162,7 +162,7 @@ def test_a_session_ends_unless_the_client_authenticates_again() -> None:
     sasl = session()
     assert log_in(sasl) == SESSION_MS
     assert not sasl.takes(METADATA, AT_ONCE + SESSION_MS - 1)
-    with pytest.raises(AuthenticationFailed, match="is over"):
+    with pytest.raises(AuthenticationFailed, match="has expired"):
         sasl.takes(METADATA, AT_ONCE + SESSION_MS)
     assert log_in(sasl, now=AT_ONCE + SESSION_MS) == SESSION_MS
     # at most once a second; more is answered with ILLEGAL_SASL_STATE
@@ -222,14 +222,14 @@ def test_the_bearer_of_a_token_is_its_owner_until_it_ends() -> None:
     sasl = by_token(ends)
     assert say_token(sasl, base64.b64encode(b"hmac").decode()) == 5_000
     assert (sasl.principal, sasl.by_token, sasl.expires_at) == ("User:a", True, ends)
-    with pytest.raises(AuthenticationFailed, match="is over"):
+    with pytest.raises(AuthenticationFailed, match="has expired"):
         sasl.takes(METADATA, ends)
 
 
 def test_a_token_that_has_ended_gives_no_request_a_session() -> None:
     sasl = by_token(TimestampMs(NOW - 1))
     assert say_token(sasl, base64.b64encode(b"hmac").decode()) == 0
-    with pytest.raises(AuthenticationFailed, match="is over"):
+    with pytest.raises(AuthenticationFailed, match="has expired"):
         sasl.takes(METADATA, NOW)
 
 

@@ -149,7 +149,7 @@ def test_a_marker_that_is_refused_for_good_is_given_up() -> None:
     room.prepare("x", A)
     room.answer(ErrorCode.INVALID_PRODUCER_EPOCH)
     assert room.markers.next_deadline() == NEVER and room.state("x") is State.PREPARE_COMMIT
-    assert "t-0 refuses the marker of x" in room.said[0]
+    assert "t-0 refused the marker of x" in room.said[0]
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])

@@ -185,7 +185,7 @@ def test_a_value_that_a_version_cannot_carry_is_refused() -> None:
 
 
 def test_unknown_versions_are_named() -> None:
-    with pytest.raises(CodecError, match="FetchRequest has no version 99, but 0-18"):
+    with pytest.raises(CodecError, match="FetchRequest has no version 99, only 0-18"):
         encode(FetchRequest(), 99)
 
 

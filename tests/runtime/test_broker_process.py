@@ -146,9 +146,7 @@ def test_two_folders_of_which_a_killed_process_formatted_one_are_formatted(
     for path in (tmp_path / "more").iterdir():
         if path.name != "meta.properties":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert "more belongs to node 1, and the configuration says 2" in refused(
-        write_config(tmp_path, **both, **{"node.id": "2"})
-    )
+    assert "more belongs to node 1, but node.id is 2" in refused(write_config(tmp_path, **both, **{"node.id": "2"}))
     brokers.append(Broker(config))
     brokers[1].wait_for("listening on PLAINTEXT")
     found = [(tmp_path / name / "meta.properties").read_text().splitlines()[1] for name in ("data", "more")]
@@ -196,7 +194,7 @@ def test_a_folder_of_another_node_is_refused(tmp_path: Path, brokers: list[Broke
     brokers.append(Broker(write_config(tmp_path)))
     brokers[0].wait_for("listening on PLAINTEXT")
     brokers[0].end()
-    assert "belongs to node 1, and the configuration says 2" in refused(write_config(tmp_path, **{"node.id": "2"}))
+    assert "belongs to node 1, but node.id is 2" in refused(write_config(tmp_path, **{"node.id": "2"}))
 
 
 def test_an_address_in_use_is_named(tmp_path: Path, brokers: list[Broker]) -> None:

@@ -72,10 +72,10 @@ def test_a_good_file_is_understood() -> None:
         ({"log.dirs": None}, "f: log.dirs is missing"),
         ({"listeners": "PLAINTEXT:9092"}, "f: listeners: 'PLAINTEXT:9092' is no listener: NAME://HOST:PORT is needed"),
         ({"listeners": "A://h:70000"}, "f: listeners: 'A://h:70000': port 70000 is not between 0 and 65535"),
-        ({"listeners": "A://h:1,A://h:2"}, "f: listeners: the name A stands there twice"),
+        ({"listeners": "A://h:1,A://h:2"}, "f: listeners: the name A is used twice"),
         ({"controller.listener.names": "X"}, "f: controller.listener.names: X is not among the listeners PLAINTEXT, CONTROLLER"),
         ({"controller.quorum.voters": "1-h:1"}, "f: controller.quorum.voters: '1-h:1' is no voter: ID@HOST:PORT is needed"),
-        ({"controller.quorum.voters": "2@h:1"}, "f: node.id 1 has the controller's role and is not among controller.quorum.voters"),
+        ({"controller.quorum.voters": "2@h:1"}, "f: node.id 1 has the role controller, but is not among controller.quorum.voters"),
         ({"controller.quorum.voters": None, "process.roles": "broker"},
          "f: node.id 1 is no controller, and neither controller.quorum.voters nor controller.quorum.bootstrap.servers names one"),
         ({"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "other"},
@@ -99,7 +99,7 @@ def test_properties_are_javas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"), [("a\n", "f, line 1: 'a' is not NAME=VALUE"), ("a=1\na=2", "f, line 2: a stands there twice")]
+    ("text", "sentence"), [("a\n", "f, line 1: 'a' is not NAME=VALUE"), ("a=1\na=2", "f, line 2: a is set twice")]
 )
 def test_lines_that_are_no_properties_are_named(text: str, sentence: str) -> None:
     with pytest.raises(ConfigurationError, match=sentence):
@@ -249,7 +249,7 @@ SASL: dict[str, str | None] = {
         ({"kafka.metrics.reporters": "A"}, "kafka.metrics.reporters asks for classes that report metrics"),
         ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable asks for tiered storage"),
         ({"group.consumer.assignors": "uniform,A"}, "group.consumer.assignors=A: only uniform, range can be served"),
-        ({"security.inter.broker.protocol": "SSL"}, "listeners: the listener between brokers is to be SSL, which is not among PLAINTEXT"),
+        ({"security.inter.broker.protocol": "SSL"}, "listeners: the inter-broker listener SSL is not among PLAINTEXT"),
         ({"listeners": "SSL://:1,CONTROLLER://:2"}, "listeners: listener SSL: ssl.keystore.location is missing"),
         ({**SASL, "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ""}, "listeners: the listener SASL_PLAINTEXT has no mechanism"),
         ({"listeners": "SASL_PLAINTEXT://:1,CONTROLLER://:2"}, "listeners: listener SASL_PLAINTEXT: sasl.enabled.mechanisms=GSSAPI cannot be served"),

@@ -88,7 +88,7 @@ def test_a_node_that_joins_knows_no_voters(tmp_path: Path) -> None:
         (
             {"process_roles": "broker", "listeners": "PLAINTEXT://h:1"},
             ["--standalone"],
-            "has not the controller's role",
+            "does not have the role controller",
         ),
         ({"controller_quorum_bootstrap_servers": ""}, ["--no-initial-controllers"], "names no other node"),
         ({}, ["--standalone", "--no-initial-controllers"], "exclude each other"),

@@ -181,7 +181,7 @@ def test_nodes_speak_sasl_over_tls_among_themselves_and_authenticate_again(tmp_p
         assert all(len(partition.isr_nodes) == 3 for partition in found.partitions)
         for number in range(3):
             log = log_of(cluster, number)
-            assert "authentication failed" not in log and "is over, and the client goes on" not in log
+            assert "authentication failed" not in log and "has expired, and the client did not" not in log
             assert "Traceback" not in log and "cannot be asked" not in log
 
 

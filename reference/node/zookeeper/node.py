@@ -143,7 +143,7 @@ class ZooKeeperNode(Node):
 
     def _expired(self, now: TimestampMs) -> None:
         """Resign as the controller after the session has expired."""
-        self.log("warning", "the session with ZooKeeper is over")
+        self.log("warning", "the session with ZooKeeper has ended")
         self._deciding.resign(now)
 
     def _lost(self, now: TimestampMs) -> None:

@@ -26,7 +26,7 @@ class AnswerParts(dict[K, V]):
     """The parts of a response by key. A missing key raises Failed (the target's failure), not `KeyError`."""
 
     def __missing__(self, key: object) -> NoReturn:
-        raise Failed(f"the answer has nothing for {shown(key)}, but for {shown(list(self))}")
+        raise Failed(f"the answer has no entry for {shown(key)}, only for {shown(list(self))}")
 
 
 def only(items: Sequence[T], what: str) -> T:

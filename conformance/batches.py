@@ -287,7 +287,7 @@ def _unpacked(data: bytes, unpack: Callable[[bytes, bytearray], int]) -> bytes:
 
 
 def _bomb() -> Failed:
-    return Failed(f"an answer's records unpack to more than {MOST_UNPACKED_BYTES} bytes, and the suite wrote no such")
+    return Failed(f"an answer's records unpack to more than {MOST_UNPACKED_BYTES} bytes: the suite wrote less")
 
 
 def _unsnappy(data: bytes) -> bytes:

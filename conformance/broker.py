@@ -402,7 +402,7 @@ class Broker(Conversation):
                 raise Failed(f"the batches of a fetch at offset {offset} are not in the order of their offsets")
             collected += without_rest(data)
             offset, until = next_offset(data), 0.0
-        raise Failed(f"fetches of one partition give more than {LONGEST_LOG_BYTES} bytes, and the suite wrote no such")
+        raise Failed(f"fetches of one partition give more than {LONGEST_LOG_BYTES} bytes: the suite wrote less")
 
     @built_on("BAS-05")
     def offset_of(

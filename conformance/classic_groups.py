@@ -341,7 +341,7 @@ class Member:
     def _take_generation(self, generation: int) -> None:
         """Adopt the generation of a successful JoinGroup. Errors: Failed for a negative one."""
         if generation < 0:
-            raise Failed(f"JoinGroup of {self.group.name} is agreed to with generation {generation}")
+            raise Failed(f"JoinGroup of {self.group.name} succeeded with generation {generation}")
         self.synchronised = self.synchronised and generation == self.generation
         self.generation = generation
 
@@ -365,7 +365,7 @@ class Member:
         if code == ErrorCode.MEMBER_ID_REQUIRED:
             raise Failed(f"JoinGroup of static member {self.instance_id}: {error_name(code)}")
         if self.id == self.replaced_id != NO_MEMBER:
-            raise Failed(f"static member {self.instance_id} comes back and is given its old member id")
+            raise Failed(f"static member {self.instance_id} joined again and got its former member id")
 
     def identify(self) -> None:
         """Request a member id, where the coordinator admits no member without one (KIP-394)."""

@@ -174,7 +174,7 @@ class Consumer:
     def _expect_joined(self) -> None:
         """Fail where the member that joined has no epoch above 0."""
         if self.epoch <= JOINING:
-            raise Failed(f"a heartbeat that joins {self.group} is agreed to with epoch {self.epoch}")
+            raise Failed(f"a heartbeat that joins {self.group} succeeded with member epoch {self.epoch}")
 
     def leave(self, epoch: int = LEAVING) -> Any:
         """Leave, for good or for a while, which must succeed, and return the response."""

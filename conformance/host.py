@@ -146,7 +146,7 @@ class Host:
         except Unreachable as error:
             raise TargetBroke(f"the target takes no connection: {error}") from error
         if self.subject is None:
-            raise TargetBroke(f"the target ended while it was asked what it can do: {self.record.not_revived[-1]}")
+            raise TargetBroke(f"the target ended while the suite probed its APIs: {self.record.not_revived[-1]}")
         if not subject.kafka_version:
             subject.kafka_version, subject.resembles_only = guess_kafka_version(subject.api_versions)
         record = self.record

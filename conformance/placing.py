@@ -57,7 +57,7 @@ def moved_topic(nodes: Nodes, name: str, configs: Mapping[str, str], replicas: t
             led = f"node {replicas[0]} leads"
             nodes.await_state(topic, lambda one: one.leader == replicas[0], led, within_s=MOVED_WITHIN_S)
     except Failed as failure:
-        broker.skip(f"needs replicas on nodes {replicas}, which the target heeds neither at first nor later: {failure}")
+        broker.skip(f"needs replicas on nodes {replicas}, where the target neither creates nor moves them: {failure}")
     nodes.await_isr(topic, *replicas)
     return topic
 

@@ -342,7 +342,7 @@ class _Prober:
                     seen = last.outcome if isinstance(error, NoAnswer) else str(error)
                     self.profile.unserved.setdefault(name, {})[last.version] = printable(seen)
             self.revive()
-        raise Failed(f"no member got through its first generation in {GROUP_ATTEMPTS} attempts")
+        raise Failed(f"no member completed its first generation in {GROUP_ATTEMPTS} attempts")
 
     def _one_generation(self, broker: Broker, session_ms: int) -> float:
         """Join, synchronise, send a heartbeat, let a second member join, and leave. Returns the seconds of the slower join."""

@@ -261,7 +261,7 @@ class Session:
         with self.waits.during(START):
             revived = self.deaths <= DEATHS and self.host.start_again(lacking)
         if not revived:
-            raise TargetBroke(f"the target is not whole, and cannot be started again: {lacking}")
+            raise TargetBroke(f"a part of the target has ended, and cannot be started again: {lacking}")
         self.host.open_group = group
         return True
 

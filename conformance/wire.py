@@ -274,7 +274,7 @@ class BrokerConnection:
             return frame(header + encode(request, version))
         except CodecError as error:
             if isinstance(error.__cause__, struct.error) or UNFIT.search(str(error)):
-                raise Failed(f"a value that the target returned fits into no request: {error}") from error
+                raise Failed(f"a value that the target returned cannot be encoded in a request: {error}") from error
             raise
 
     def send(self, request: Message, version: int, *, awaited: bool = True, note: str = "", **header: Any) -> Exchange:
@@ -310,7 +310,7 @@ class BrokerConnection:
                 self.socket.settimeout(self.deadline.left_s(self.timeout_s))
                 self.socket.sendall(data[at : at + (pieces or len(data))])
         except TimeoutError as error:
-            raise NoAnswer(f"the target took not all of {len(data)} bytes in {self.timeout_s} s") from error
+            raise NoAnswer(f"the target did not read all of {len(data)} bytes within {self.timeout_s} s") from error
         except OSError as error:
             self._abandon("closed")
             raise Closed(f"the connection was closed while sending {describe(exchange)}") from error
@@ -350,7 +350,7 @@ class BrokerConnection:
         if received != correlation_id:
             exchange.outcome = "unreadable"
             raise Unreadable(
-                f"correlation id {received} in the answer to {describe(exchange)}, which bore {correlation_id}"
+                f"correlation id {received} in the answer to {describe(exchange)}, which had {correlation_id}"
             )
         response = APIS[exchange.api_key].response
         view = memoryview(payload)
@@ -362,7 +362,7 @@ class BrokerConnection:
             raise Unreadable(f"the answer to {describe(exchange)} cannot be read: {error}") from error
         if end != len(payload):
             exchange.outcome = "unreadable"
-            raise Unreadable(f"the answer to {describe(exchange)} goes on for {len(payload) - end} bytes after its end")
+            raise Unreadable(f"the answer to {describe(exchange)} has {len(payload) - end} bytes after its end")
         return message
 
     def receive_frame(self, *, timeout_s: float | None = None) -> bytes:
@@ -380,7 +380,7 @@ class BrokerConnection:
         size = struct.unpack(">i", size_field)[0]
         if not 0 <= size <= MAX_FRAME_BYTES:
             self._abandon("unreadable")
-            raise Unreadable(f"a frame that announces {size} bytes")
+            raise Unreadable(f"a frame announces {size} bytes")
         payload = self._take(size, until)
         self._used_s = time.monotonic()
         if self._pending:

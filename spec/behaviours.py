@@ -160,8 +160,8 @@ DRIVEN = ("MCReplication", "Quorum", "Transactions", "Groups")
 """Modules through whose behaviours a simulated cluster can be driven."""
 
 NOT_DRIVEN = (
-    "has no steps that a cluster can be driven through: there are some of the atomic grain of replication, of the quorum, of "
-    "transactions and of groups"
+    "has no schedules for a simulated cluster: models of replication without messages, of the quorum, of transactions and of "
+    "groups have"
 )
 
 

@@ -61,7 +61,7 @@ def trace_of(rows: Sequence[Event], name: str) -> ChangingVotersTrace:
     try:
         nodes, first = (tuple(int(node) for node in rows[0][field]) for field in ("nodes", "firstVoters"))
     except (KeyError, TypeError, ValueError) as error:
-        raise TraceError(f"{name}:1: Begin does not say who there is and who votes: {error}") from error
+        raise TraceError(f"{name}:1: Begin has no valid nodes and firstVoters: {error}") from error
     for number, row in enumerate(rows[1:], 2):
         where = f"{name}:{number}"
         lacks = lacking_arguments(row | {"args": row}, ARGUMENTS, where, " of a quorum whose voters change")

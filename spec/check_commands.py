@@ -89,7 +89,9 @@ def check(
 
     chosen = _chosen(names, everything)
     if record and workers and workers > 1 and any(case.switch for case in chosen):
-        raise typer.BadParameter("with several workers a switch's trace need not be the shortest: it is not recorded")
+        raise typer.BadParameter(
+            "a switch is recorded with one worker only: with several its trace need not be the shortest"
+        )
     stored = load()
     costs = {case.name: stored[case.name].seconds if case.name in stored else 1.0 for case in chosen}
     results: list[Result] = []

@@ -116,9 +116,9 @@ NO_METHOD: dict[str, dict[str, str]] = {
     },
     "quorum": {
         "GrantPreVote": "in `on_vote`: the candidate traces it upon the response, since the voter changes nothing",
-        "LearnEpoch": "in whatever takes a request or an answer",
+        "LearnEpoch": "in all methods that receive a request or a response",
         "AppendRecord": "in `append`, and in `become_leader` for the first of a leader epoch",
-        "Restart": "what the making of a member ends with",
+        "Restart": "at the end of a member's construction",
     },
 }
 """Steps without a method of the broker, and why."""

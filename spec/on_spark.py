@@ -30,7 +30,7 @@ class SparkEngine(Engine):
         try:
             jar = tlc_jar()
         except ArtifactError as error:
-            raise SparkFailure(f"TLC's jar is not here to be sent to workers: {error}") from error
+            raise SparkFailure(f"TLC's jar, which workers need, is missing: {error}") from error
         self._context = session(master, settings).sparkContext
         self._context.addFile(str(jar))
         self._jar = jar.name

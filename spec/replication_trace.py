@@ -120,7 +120,7 @@ def _tla(value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, (list, tuple)):
         return "{" + ", ".join(_tla(item) for item in cast("Sequence[object]", value)) + "}"
-    raise TraceError(f"{value!r} cannot stand in a trace")
+    raise TraceError(f"{value!r} is no value of a trace")
 
 
 def _broker(number: int) -> str:

@@ -203,7 +203,7 @@ LOOK_UPS = 10
 """The number of rejected traces whose event and states are looked up, with a run of TLC for each."""
 
 
-NOT_FOUND = "no steps of the nodes that trace nothing were found that lead through all events"
+NOT_FOUND = "TLC found no steps of the unseen nodes (those that trace nothing) after which this event is allowed"
 
 EVENTS_A_RUN = 40_000
 """The largest number of events in one run of TLC: 67,000 took 27 CPU seconds, 123,000 over 300, because memory was short."""
@@ -322,7 +322,7 @@ class TraceRuns:
                 reason = f"{'leads to' if before else 'the trace begins in'} a state that breaks {outcome.violated}"
             case Verdict.DEADLOCK:
                 reason = (
-                    "no action of the specification allows it in this state, or it ends otherwise than the node says"
+                    "no action of the specification allows it in this state, or the node traced another state after it"
                 )
             case _:
                 return _not_found_out(trace, outcome), outcome.cpu_seconds
@@ -338,7 +338,7 @@ class TraceRuns:
 
 
 def _not_found_out(trace: AnyTrace, outcome: Outcome) -> TraceVerdict:
-    reason = f"not found out: {outcome.verdict}: {outcome.reason}"
+    reason = f"the search for the event failed: {outcome.verdict}: {outcome.reason}"
     return TraceVerdict(trace.name, False, len(trace.events), looked_up=False, reason=reason)
 
 

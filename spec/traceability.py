@@ -170,7 +170,7 @@ def _row(step: str, book: str) -> Row:
     return Row(step, method, places, traced, promises, requirements, tests, missing)
 
 
-NO_SWITCH = "no switch stands in it"
+NO_SWITCH = "no switch changes it"
 
 
 def _mentioning(pattern: str, book: str) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ def read_stretch(topic: HistoryTopic, stretch: Stretch) -> Iterator[tuple[int, s
             silent = 0.0 if records else silent + POLL_S
             if silent >= ANSWERS_WITHIN_S:
                 raise TopicError(
-                    f"{topic}: partition {stretch.partition} says nothing at offset {position} of {stretch.end}"
+                    f"{topic}: no record of partition {stretch.partition} arrives at offset {position} of {stretch.end}"
                 )
             for record in records:
                 if (error := record.error()) is not None:

@@ -67,7 +67,7 @@ class Wire:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if connection.getsockname() == connection.getpeername():
             connection.close()
-            raise WireError(f"{host}:{port}: no node listens, and the connection met itself")
+            raise WireError(f"{host}:{port}: no node listens there (the connection connected to itself)")
         return cls(connection, timeout_s)
 
     def call(self, request: Message, version: int | None = None, *, timeout_s: float | None = None) -> Any:

@@ -150,7 +150,7 @@ def served_apis(nodes: Sequence[Node]) -> set[int]:
                 return {*wire.versions()}
         except WireError:
             continue
-    raise TargetError("no node says what it serves")
+    raise TargetError("no node responds to ApiVersions")
 
 
 class TopicRefused(TargetError):

@@ -112,7 +112,7 @@ def test_another_correlation_id_is_unreadable() -> None:
     assert recorder.exchanges[0].outcome == "unreadable"
 
 
-@pytest.mark.parametrize(("more", "cut", "said"), [(b"xx", 0, "goes on for 2 bytes"), (b"", 3, "cannot be read")])
+@pytest.mark.parametrize(("more", "cut", "said"), [(b"xx", 0, "has 2 bytes after its end"), (b"", 3, "cannot be read")])
 def test_a_body_of_the_wrong_size_is_unreadable(more: bytes, cut: int, said: str) -> None:
     with (
         answering(lambda peer, request: peer.sendall(answer(request, more=more, cut=cut))) as (connection, _),
@@ -172,7 +172,7 @@ def test_what_fits_into_no_request_is_the_doing_of_the_target_that_gave_it(given
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         BrokerConnection(server.getsockname(), Recorder(), Deadline.after(STALLED_S)) as connection,
-        pytest.raises(Failed, match="fits into no request"),
+        pytest.raises(Failed, match="cannot be encoded in a request"),
     ):
         connection.send(given, 4)
 

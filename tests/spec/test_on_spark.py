@@ -124,7 +124,7 @@ def test_a_jar_that_cannot_be_sent_is_one_line(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(on_spark, "tlc_jar", missing)
     done = CliRunner().invoke(app, ["spec", "check", "MCFailover", "--engine", "spark", "--json"])
     assert done.exit_code == 3 and json.loads(done.stdout)["verdict"] == "error"
-    assert done.stderr == "TLC's jar is not here to be sent to workers: tlc could not be fetched\n"
+    assert done.stderr == "TLC's jar, which workers need, is missing: tlc could not be fetched\n"
 
 
 def test_options_of_spark_need_its_engine() -> None:

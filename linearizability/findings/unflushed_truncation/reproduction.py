@@ -37,7 +37,7 @@ class Story:
         until = time.monotonic() + WITHIN_S
         while not holds(view := self.view()):
             if time.monotonic() > until:
-                raise TargetError(f"{what} did not come true: {view}")
+                raise TargetError(f"{what}: timed out at {view}")
             time.sleep(0.3)
         self.seen.append(what)
 

@@ -52,7 +52,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 def _import_from(trees: dict[str, Callable[[], ast.Module]], names: dict[str, Any]) -> None:
     for module in trees:
         if module in sys.modules:
-            raise ImportError(f"{module} is imported already: a change is planted before")
+            raise ImportError(f"{module} is imported already: plant the change before the import")
     sys.meta_path.insert(0, _Finder(trees, names))
 
 

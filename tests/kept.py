@@ -22,7 +22,7 @@ FINAL = (Verdict.HOLDS, Verdict.SEARCHED, Verdict.VIOLATED, Verdict.DEADLOCK)
 def kept(
     judged: Iterable[str | bytes], run: Callable[[], list[str | int]], is_final: Callable[[list[str | int]], bool]
 ) -> list[str | int]:
-    """What `run` gave for these inputs, now or before; a result that is not final is not kept."""
+    """The result of `run` for these inputs, from now or from the cache; a result that is not final is not cached."""
     digest = hashlib.sha256()
     for each in judged:
         data = each.encode() if isinstance(each, str) else each

@@ -19,9 +19,9 @@ from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
 
 ANSWERS_WITHIN_S = 60.0
-"""Each other client is answered; a quiet machine needs a thousandth."""
+"""The time within which every other client must get a response; a quiet machine needs a thousandth of it."""
 MOST_CPU_S = 5.0
-"""What the broker may compute meanwhile: one loop serves all, so a request that costs more would hold up the others."""
+"""The CPU time that the broker may use meanwhile: one loop serves all clients, so a longer request would delay the others."""
 
 
 class Broker:
@@ -66,7 +66,7 @@ class Broker:
         return answer.error_code, answer.base_offset
 
     def produce(self, topic: str, count: int) -> range:
-        """Append `count` acknowledged records whose values say their offsets; gives their offsets."""
+        """Append `count` records, which must be acknowledged; their values contain their offsets. Return these offsets."""
         self.create(topic)
         first = self.ends.get(topic)
         if first is None:
@@ -100,7 +100,7 @@ def batch(values: list[bytes]) -> bytes:
 
 
 def frame(body: bytes, size: int | None = None) -> bytes:
-    """A frame, with a lying size where one is given."""
+    """A frame with its size, or with a false `size`."""
     return struct.pack(">i", len(body) if size is None else size) + body
 
 

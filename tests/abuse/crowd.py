@@ -57,7 +57,7 @@ HOSTILE = {
 
 @dataclass
 class Served:
-    """What the client with rights saw: times of its requests, and of newcomers' logins."""
+    """Response times of the authorized client's requests, and of new clients' logins."""
 
     requests: int
     p50_ms: float
@@ -83,7 +83,7 @@ def attack(ports: dict[str, int], connections: int, ready: Event, stop: Event) -
 
 
 def dribble(some: list[socket.socket], turn: int) -> None:
-    """The next byte of what two in three of them never end."""
+    """Send the next byte of a frame or of a TLS hello that two of three connections never complete."""
     for at, connection in enumerate(some):
         text = HELLO if at % 2 else FRAME
         if at % 3 and turn < len(text):

@@ -65,12 +65,12 @@ PROPERTIES = {
 
 @dataclass(frozen=True)
 class Secrets:
-    """What lets USER in."""
+    """The credentials of USER."""
 
     password: str
     token_id: str
     token_hmac: str
-    """Of the delegation token, in base64."""
+    """The delegation token's HMAC in base64."""
     signed_token: str
 
 
@@ -104,7 +104,7 @@ def salted_password(hash_name: str, password: str, salt: bytes) -> bytes:
 
 @dataclass
 class Results:
-    """What came of the trials so far."""
+    """The results of the trials so far."""
 
     trials: int = 0
     frames: int = 0
@@ -129,7 +129,7 @@ class Results:
 
 
 class Client(ABC):
-    """One trial's connection: what it says, and what it was answered."""
+    """One trial's connection, with its requests and the node's responses."""
 
     def __init__(self, secrets: Secrets, number: int) -> None:
         self.secrets, self.chance = secrets, random.Random(number)
@@ -138,14 +138,14 @@ class Client(ABC):
         """Whether no frame was damaged."""
         self.frames, self.is_closed, self.is_in = 0, False, False
         self.proofs: list[tuple[bytes, bytes]] = []
-        """What each message of the mechanism should have been, and what was sent."""
+        """(right message, sent message) for each message of the mechanism."""
 
     @abstractmethod
     def exchange(self, frame: bytes) -> bytes:
-        """Send a frame; gives the answer's body, empty where there is none."""
+        """Send a frame; return the response's body, empty if there is none."""
 
     def ask(self, request: Any, version: int) -> bytes:
-        """Send a request, perhaps damaged; gives the answer's body."""
+        """Send a request, perhaps damaged; return the response's body."""
         frame = bytearray(encode_request(request.KEY, version, self.frames, "abuse", request)[4:])
         right = bytes(getattr(request, "auth_bytes", b""))
         at_secret = frame.find(right) if right else 0
@@ -237,7 +237,7 @@ def damage(frame: bytearray, chance: random.Random, least: int) -> None:
 
 
 def is_same_proof(right: bytes, sent: bytes) -> bool:
-    """Whether a message proves what the right one does: in base64 the last bits of some texts say nothing."""
+    """Whether a message proves the same as the right one: in base64 the last bits of some texts have no meaning."""
     if right == sent or len(right) != len(sent):
         return right == sent
     where = next(at for at in range(len(right)) if right[at] != sent[at])

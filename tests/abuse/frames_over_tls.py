@@ -27,7 +27,7 @@ STORE = Path(__file__).with_name("frames_over_tls.json")
 STORED_EVERY = 2000
 WITHIN_S = 20.0
 MESSAGES = {"PLAIN": 1, "OAUTHBEARER": 1}
-"""Of a whole exchange; SCRAM has two."""
+"""Mechanism -> the number of the client's messages in a whole exchange; two if it is not listed."""
 NO_ERROR = b"\0\0\xff\xff"
 """How the answer to SaslAuthenticate begins, with no message; then the mechanism's last word is empty, or SCRAM's signature."""
 RESUMED = 0.95
@@ -42,7 +42,7 @@ class PromptReference(SecuredReference):
 
 
 class Ground:
-    """The broker's listeners, and what lets a client in."""
+    """The broker's listeners, and a client's credentials."""
 
     def __init__(self, target: SecuredReference) -> None:
         self.target = target
@@ -111,7 +111,7 @@ class OverTls(Client):
 
 
 def outcome(client: OverTls) -> tuple[str, str]:
-    """How a client's trial ended, and what is wrong with that."""
+    """(end of a client's trial, what is wrong with it or "")."""
     client.log_in(client.name)
     served = not client.is_closed and client.is_served()
     proved = len(client.proofs) >= MESSAGES.get(client.name, 2) and all(is_same_proof(*each) for each in client.proofs)

@@ -46,7 +46,7 @@ FLIGHTS = 2 + len(REQUESTS)
 
 @dataclass
 class Results:
-    """What came of the trials so far."""
+    """The results of the trials so far."""
 
     trials: int = 0
     flights: int = 0
@@ -55,7 +55,7 @@ class Results:
 
 
 class Client:
-    """One trial: TLS without a socket, so that what it sends can be changed."""
+    """One trial: TLS without a socket, so that the sent bytes can be changed."""
 
     def __init__(self, port: int, context: ssl.SSLContext, number: int) -> None:
         self.chance = random.Random(number)

@@ -24,7 +24,7 @@ from tests.targets.secured_kafka import SecuredReference
 WITHIN_S = 20.0
 ATTEMPTS = 5
 MOST_CPU_S = 5.0
-"""For all bombs together; a quiet machine needs a twentieth."""
+"""The CPU time that the broker may use for all bombs together; a quiet machine needs a twentieth of it."""
 MOST_BYTES = 64 << 20
 """How much larger the broker may become."""
 BEGINS = datetime.datetime(2020, 1, 1)
@@ -39,7 +39,7 @@ def name_of(text: str) -> x509.Name:
 
 @dataclass(frozen=True)
 class Issuer:
-    """Who signs certificates."""
+    """A certificate authority."""
 
     name: x509.Name
     key: ec.EllipticCurvePrivateKey
@@ -73,7 +73,7 @@ class Issuer:
 
 Chain = list[x509.Certificate]
 Bomb = Callable[[Issuer, ec.EllipticCurvePrivateKey], Chain]
-"""Of a trusted authority and the client's key: the client's certificate, and those that it sends with it."""
+"""From a trusted authority and the client's key to the client's certificate and those that it sends with it."""
 
 
 def many(trusted: Issuer, key: ec.EllipticCurvePrivateKey) -> Chain:

@@ -13,7 +13,7 @@ from threading import Event
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 60.0
-"""How long a client may take for what takes well under a second on a quiet machine."""
+"""The time limit of a client's step, which takes well under a second on a quiet machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +58,14 @@ class Stream(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until all is acknowledged. Errors: GaveUp, or whatever the client raises where something was not."""
+        """Wait until all records are acknowledged. Errors: GaveUp, or the client's own error, if one is not."""
 
 
 class PipeStream(Stream):
     """A command that sends each line of its standard input, and ends when that does."""
 
     def __init__(self, command: Sequence[str], *, failure: str) -> None:
-        """`failure` is what it says of a record that was not delivered."""
+        """`failure` is the command's message about a record that was not delivered."""
         self._failure = failure
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

@@ -15,7 +15,7 @@ UNASKED = 5
 
 
 class Agreeable(Parrot):
-    """Remembers topics, offsets and what consumers subscribe to, and nothing of members, generations and epochs."""
+    """Stores topics, offsets and subscriptions of consumers, but no members, generations or epochs."""
 
     def __init__(self) -> None:
         self.partitions: dict[str, int] = {}

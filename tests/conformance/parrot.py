@@ -57,7 +57,7 @@ class Parrot:
         threading.Thread(target=self._accept, args=(self.server,), daemon=True).start()
 
     def ranges(self) -> dict[int, tuple[int, int]]:
-        """What a broker of Kafka 4.3.1 advertises."""
+        """API key -> versions that a broker of Kafka 4.3.1 advertises."""
         released = {key: api.releases["4.3.1"] for key, api in APIS.items() if "4.3.1" in api.releases}
         return {key: (low, high) for key, (low, high, _, listeners) in released.items() if "broker" in listeners}
 
@@ -215,7 +215,7 @@ def parrot(answers: dict[str, Answer] | None = None) -> Iterator[Parrot]:
 
 
 def target_of(bootstrap: str, hooks: tuple[str, ...] = ()) -> Callable[..., Any]:
-    """An `open_target` that opens what is there already."""
+    """An `open_target` for a broker that runs already."""
 
     @contextmanager
     def open_target(spec: str, **_: Any) -> Iterator[SimpleNamespace]:

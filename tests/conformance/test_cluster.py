@@ -62,7 +62,7 @@ class Hooks:
 
 
 class Clock:
-    """Time goes on only where it is waited for."""
+    """A clock that advances only by `sleep`."""
 
     now_s = 0.0
 

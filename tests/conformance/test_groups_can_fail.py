@@ -34,11 +34,12 @@ MET_BY_AGREEING = {
     "CGH-41",
     "GAD-13",
 }
-"""What this coordinator does: it gives ids, stores offsets, and repeats assignments. `test_can_fail` has others that do not."""
+"""Requirements that pass, because this coordinator assigns ids, stores offsets and repeats assignments. They fail on brokers of
+`test_can_fail`."""
 BUSY = {"GRP-27"}
-"""What sends thousands of requests before it fails."""
+"""Requirements that send thousands of requests before they fail."""
 KEPT_ALIVE_S = {"OFF-15": 9.0}
-"""What keeps members alive for some seconds first, and the time in which it fails then."""
+"""Requirement that first keeps members alive for some seconds -> the time within which it fails."""
 TESTED = [
     entry
     for entry in catalogue().values()
@@ -49,7 +50,7 @@ TESTED = [
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not come at once does not come."""
+    """Shorten all waits: this coordinator's state does not change later."""
     for module in (conversation, observations):
         monkeypatch.setattr(module, "READY_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", WAIT_S)

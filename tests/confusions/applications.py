@@ -121,9 +121,9 @@ def take_messages(consumer: Consumer, count: int) -> list[Message]:
 
 
 def share(consumers: Sequence[Consumer], sizes: Sequence[int]) -> list[set[tuple[str, int]]]:
-    """Poll them until they own so many partitions each, in whatever order of members; what each owns.
+    """Poll the consumers until the numbers of their partitions are `sizes`, in any order; return each one's partitions.
 
-    Whatever records come on the way are left unread by the caller.
+    Records that arrive meanwhile are dropped.
     """
     gather(consumers, lambda _: sorted(len(each) for each in owned(consumers)) == sorted(sizes))
     return owned(consumers)
@@ -134,7 +134,7 @@ def owned(consumers: Sequence[Consumer]) -> list[set[tuple[str, int]]]:
 
 
 def gather(consumers: Sequence[Consumer], is_enough: Callable[[list[list[str]]], bool]) -> list[list[str]]:
-    """Poll them in turn until what each has got is enough."""
+    """Poll the consumers in turn until their records are enough; return the records of each."""
     found: list[list[str]] = [[] for _ in consumers]
     until = time.monotonic() + PATIENCE_S
     while not is_enough(found):

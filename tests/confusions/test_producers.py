@@ -90,7 +90,7 @@ ELECTIONS = [
     (Mishap.LOST, ErrorCode.NONE, KafkaError._TRANSPORT),
     (Mishap.REFUSED, ErrorCode.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS),
 ]
-"""What befalls a request: its leader dies, or the new one has not yet enough replicas in sync; what the client reports."""
+"""(fault of a request, error, the client's error): the leader dies, or the new one has too few replicas in sync."""
 
 
 def test_an_error_during_an_election_that_clients_do_not_retry(unlucky: Applications, wire: Wire) -> None:

@@ -32,7 +32,7 @@ _CORRELATION = struct.Struct(">i")
 
 
 class Mishap(Enum):
-    """What becomes of one request."""
+    """A fault of one request."""
 
     LOST = "the connection ends before the node has read the request"
     UNANSWERED = "the node does what was asked, and the connection ends before its answer is read"
@@ -91,7 +91,7 @@ class Mishandling:
 
 
 class Wire:
-    """Listens on the node's own address; `bootstrap` is what a client is given."""
+    """A proxy that listens at the node's host; `bootstrap` is its address for clients."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -138,7 +138,7 @@ class Wire:
 
 
 class Relay:
-    """One connection of a client, and the one to the node that stands for it."""
+    """A client's connection, and the proxy's connection to the node for it."""
 
     def __init__(self, wire: Wire, client: socket.socket, node: socket.socket) -> None:
         self._wire = wire
@@ -223,7 +223,7 @@ def read_exactly(connection: socket.socket, count: int) -> bytes | None:
 
 
 def write(connection: socket.socket, data: bytes) -> None:
-    """To one who may have gone; who reads from it finds out."""
+    """Send to a peer that may have closed the connection; its reader notices that."""
     with suppress(OSError):
         connection.sendall(data)
 

@@ -126,7 +126,7 @@ class DrawnSteps:
         pair.pass_time(ms)
 
     def _restart(self) -> None:
-        """Not where Kafka's member stands again in an epoch that another has won, because it had voted for itself."""
+        """Restart the member, unless Kafka's would become a candidate again in an epoch that another member has won."""
         quorum, stored = self._pair.quorum, self._pair.quorum.stored
         is_known = (
             stored.leader < 0 or stored.leader in quorum.voters

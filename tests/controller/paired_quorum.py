@@ -24,7 +24,7 @@ from tests.controller.quorum_members import LOG_FOLDER, Members, topic
 NODE = NodeId(0)
 TICK_MS = 10
 PAUSE_MS = 20
-"""What goes by with every response, so that pauses after some of them make no difference."""
+"""The time that passes with every response, so that pauses after some of them make no difference."""
 KAFKA_SETTINGS = {
     "controller.quorum.election.timeout.ms": "1000",
     "controller.quorum.fetch.timeout.ms": "2000",
@@ -42,7 +42,7 @@ UNCOMPARED = {
     "ApiVersionsRequest": {"client_software_name", "client_software_version"},
     "DescribeQuorumResponse": {"nodes", "error_message"},
 }
-"""What of a message is not compared: what the protocol between members gives no meaning."""
+"""Message -> fields that are not compared, because they have no meaning between members."""
 
 
 def plain(value: Any, ignored: set[str]) -> Any:
@@ -218,7 +218,7 @@ def directory_text(directory: UUID) -> str:
 
 
 class Comparison:
-    """What one member of ours gave, held against what Kafka's gave, step by step."""
+    """Compares the results of one of our members with those of Kafka's, step by step."""
 
     def __init__(self, *, is_static: bool) -> None:
         self._is_static = is_static
@@ -258,7 +258,7 @@ class Comparison:
     def _alike(
         self, message: tuple[int, str, Any], step: dict[str, Any], state: dict[str, Any]
     ) -> tuple[int, str, Any] | None:
-        """A message without what may differ; None where all of it may."""
+        """A message without the fields that may differ; None if the whole message may."""
         peer, name, fields = message
         if name == "FetchRequest":
             if not (state["role"] == "follower" and peer == state["leader"]):

@@ -59,7 +59,7 @@ def copied(message: Message) -> Any:
 
 
 class Turns(Random):
-    """A chance by which members stand for election in the order of their ids."""
+    """A random source with which members become candidates in the order of their ids."""
 
     def __init__(self, id: int) -> None:
         super().__init__()

@@ -154,9 +154,9 @@ class OurTransactions:
         self.transactions.advance(self.now)
 
     def answer_markers(self, broker: int, errors: dict[str, int], is_lost: bool) -> list[str]:
-        """A broker answers all that it was asked, and what is asked when it has answered: ours asks one at a time.
+        """Let a broker respond to all requests for markers, also to those sent after a response: ours sends one at a time.
 
-        Gives the markers of the present leader epoch; those of earlier ones may be in line, or not.
+        Returns the markers of the current leader epoch; those of earlier ones may be queued, or not.
         """
         found: set[str] = set()
         while waiting := [each for each in self.asked if each[0] == broker]:

@@ -71,7 +71,7 @@ REFUSALS = {
     "NOT_LEADER_OR_FOLLOWER": ErrorCode.NOT_COORDINATOR,
     "RECORD_LIST_TOO_LARGE": ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-"""Why a partition does not take records, and what `node.coordination` makes of it."""
+"""Error of an append -> the error to which `node.coordination` maps it."""
 IN_ORDER = ("protocols", "supported_protocols")
 """Lists whose order means something."""
 UNCOMPARED = ("error_message",)
@@ -149,7 +149,7 @@ class Step:
     version: int = 0
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     ours: Any = None
-    """What ours is given in the place of the arguments: the log, or which topic has changed, whether it is new or gone."""
+    """Our argument in place of `arguments`: the log, or the topic that has changed and whether it is new or deleted."""
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.arguments.items() if name not in ("log", "brokers")}
@@ -274,7 +274,7 @@ def _as_json(request: Message, version: int, token: str) -> dict[str, Any]:
 
 
 def _net(written: Sequence[Row], log: Sequence[Row]) -> list[Any]:
-    """What records change: the last one of each key counts, and a tombstone where there is something to remove."""
+    """The net change by records: the last one of each key, and a tombstone only if it removes something."""
     before = {key: value for key, value, _, is_marker in log if not is_marker}
     last = {(key, producer): value for key, value, producer, _ in written}
     rows = [(key, value, producer, False) for (key, producer), value in last.items() if value or before.get(key)]

@@ -24,13 +24,13 @@ SEED = 1
 
 
 class Find(NamedTuple):
-    """What came of it."""
+    """The result of a search."""
 
     runs: int
     seconds: float
     """CPU seconds."""
     what: str
-    """The error in which the bug showed; empty where it did not."""
+    """The error by which the bug was found; empty if it was not."""
 
 
 def look_for(name: str, most: int) -> Find:

@@ -26,7 +26,7 @@ from reference.protocol.messages.update_features import UpdateFeaturesRequest
 SAFE_DOWNGRADE = 2
 """Upgrade type of UpdateFeatures."""
 TRUE = {"API-11"}
-"""Of a broker that is like a release but for what it hides, that something is hidden is true."""
+"""Requirements that fail rightly on a broker that is a release with hidden APIs or versions."""
 ACCUSED = (Verdict.FAIL, Verdict.BLOCKED, Verdict.ENGINE_ERROR)
 SAMPLED = ("toy", "oldest", "newest", "kafka-1.0", "old-producers", "no-topic-ids", "no-admin")
 SAMPLE = [
@@ -53,7 +53,7 @@ SAMPLE = [
     "TOP-14",
     "TOP-23",
 ]
-"""What accused a restricted broker falsely once, and what shows that the others were judged."""
+"""Requirements that once accused a restricted broker falsely, and some that show that the others were judged."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ CONFIGURED = {
     "few-topic-configs": "ACK-09 CFG-03 CFG-05 CFG-07 CFG-08 CFG-13 CFG-14 CMP-10 PRD-14 RET-01 RET-02 RET-07 RET-09",
     "no-deletion": "CGH-26 FET-11 MET-06 MET-09 OFF-16 QTA-42 TOP-01 TOP-12 TOP-14 TOP-16 TOP-23 TXV-21",
 }
-"""What accused brokers that are configured otherwise."""
+"""Restriction -> requirements that once accused brokers with this configuration."""
 
 
 @pytest.mark.parametrize("name", CONFIGURED)

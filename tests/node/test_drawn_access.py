@@ -64,7 +64,7 @@ ASKED = [
 
 
 def may_read(image: MetadataImage, topic: str) -> bool:
-    """The rule, written out: of what applies to the topic and the stranger one denial decides, then one allowance."""
+    """Whether the stranger may read the topic: among the ACLs that apply, one DENY decides, then one ALLOW."""
     found = {
         acl.permission
         for acl in image.acls.by_id.values()

@@ -247,7 +247,7 @@ def test_a_fetch_reads_what_has_news_and_no_other_partition() -> None:
 
 
 def cost_of_news_while_a_fetch_waits(count: int) -> int:
-    """Of one partition after the other."""
+    """The number of calls for news of one partition after another, while a fetch waits."""
     leader, follower = Leader(count), Follower(2, count)
     for _ in range(3):
         leader.fetch(follower.request())

@@ -39,23 +39,23 @@ PORTS = {"PLAINTEXT": 9092, "CONTROLLER": 9093}
 SOURCES = "/reference/"
 """In the paths of the files whose functions `calls_of` counts."""
 MOST_EVENTS = 1_000_000
-"""Of one wait."""
+"""The largest number of events in one wait."""
 
 
 class _Event(NamedTuple):
-    """What a node is to take next: one of its inputs, with arguments but the time."""
+    """A pending input of a node: the method, and its arguments without the time."""
 
     node: NodeId
     take: Callable[..., None]
     arguments: tuple[Any, ...]
     connection: int | None = None
-    """It is lost when this connection is closed; None for what comes in any case."""
+    """The connection whose end drops the event; None if it arrives in any case."""
     is_traced: bool = False
-    """For those who follow what an event causes (`tests/tools/way.py`)."""
+    """Whether `tests/tools/way.py` traces the effects of the event."""
 
 
 class ThreeNodes:
-    """The nodes, their disks, and what is under way between them."""
+    """The nodes, their disks, and the messages in flight between them."""
 
     def __init__(self, **properties: str) -> None:
         self.now = NOW

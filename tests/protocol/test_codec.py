@@ -103,7 +103,7 @@ def fetch_of_partitions(topics: int, partitions: int) -> bytes:
 
 
 def fetch_of_elements(count: int) -> bytes:
-    """Of eight topics, which are elements as well as their partitions."""
+    """A Fetch request with `count` array elements: eight topics, and their partitions."""
     return fetch_of_partitions(8, (count - 8) // 8)
 
 
@@ -112,7 +112,7 @@ AT_THE_LIMIT: dict[str, tuple[type[Message], int, Callable[[int], bytes], int]] 
     "nested arrays": (FetchRequest, 12, fetch_of_elements, LIMIT + 8),
     "tagged fields": (MetadataRequest, 9, metadata_of_tags, LIMIT + 1),
 }
-"""A request class and version; what makes bytes of so many elements, when they are needed; and a count above the limit."""
+"""(request class, version, function from a number of elements to the request's bytes, a number above the limit)."""
 
 
 @pytest.mark.parametrize("form", AT_THE_LIMIT)

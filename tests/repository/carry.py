@@ -40,7 +40,7 @@ STORES = {
     "mutants": "spec/mutants.json",
 }
 Stamp = tuple[str, ...]
-"""What is stored of the text that a result was measured with."""
+"""The stored fingerprint of the text that a result was measured with."""
 Stamps = dict[str, list[Stamp]]
 """Store -> stamps, in an order that names do not decide."""
 
@@ -53,9 +53,9 @@ class Different(Exception):
 
 
 def stamps(former_names: dict[str, str]) -> Stamps:
-    """Of everything that can have a stored result. Mutants of the specification: of what is stored, in its order.
+    """The stamps of everything that can have a stored result; of the specification's mutants, of the stored ones in their order.
 
-    `former_names` maps paths of renamed files: both trees give their modules in the order of the former names.
+    `former_names` maps present to former paths of renamed files: both trees list modules in the order of the former names.
     """
     from conformance.releases import fingerprint as of_requirement
     from conformance.requirement import catalogue
@@ -112,8 +112,9 @@ def changed_files(revision: str) -> Iterator[tuple[str, str]]:
 
 
 def python_scopes(text: str) -> Iterator[list[str | tuple[str, str]]]:
-    """Each function, and the rest, as a row of its parts: names and strings as ('name' or 'text', what it is). No imports, and
-    no types of a function's variables, which are not looked at when it runs."""
+    """Each function, and the rest of the module, as a list of its parts; a name or a string is ('name' or 'text', its value).
+
+    Imports are left out, and the types of a function's variables, which are not evaluated."""
     rest: list[str | tuple[str, str]] = []
     scopes = [rest]
 
@@ -143,7 +144,7 @@ def python_scopes(text: str) -> Iterator[list[str | tuple[str, str]]]:
 
 
 def tla_scopes(text: str) -> Iterator[list[str | tuple[str, str]]]:
-    """A module is one scope; comments are left out, and the number of spaces says nothing but where a line begins."""
+    """A module is one scope; comments and white space are left out."""
     bare = re.sub(r"\\\*.*", "", re.sub(r"\(\*.*?\*\)", "", text, flags=re.S))
     yield [
         ("name", word) if re.fullmatch(r"\w*[A-Za-z_]\w*", word) else word for word in re.findall(r"\w+|[^\w\s]", bare)

@@ -69,7 +69,7 @@ class Log:
     start: int = 0
     epoch: int = 0
     deposed: Log | None = None
-    """What a former leader has, which does not know of its successor."""
+    """The log of a deposed leader that does not know of its successor."""
 
     def append(self, value: int, transaction: int = -1, marker: str = "", committed: bool = True) -> int:
         self.records.append(Record(self.end, value, self.epoch, transaction, marker))

@@ -93,7 +93,7 @@ def random_excuses(rng: Random) -> list[tuple[int, int]]:
 
 
 def between(operations: list[Operation], after: int, before: int) -> Iterator[Operation]:
-    """What was made after the one time, and seen before the other: an answer that came later was not received."""
+    """The operations on records made after one time and seen before the other; a later response counts as not received."""
     sent = {value: each.began for each in operations if each.f == "send" for value, _, _ in each.records}
     for each in operations:
         records = each.records
@@ -116,8 +116,8 @@ def violated(operations: list[Operation], excuses: list[tuple[int, int]]) -> set
 
 
 def undefined(operations: list[Operation]) -> set[str]:
-    """Rules about the order of records, where one lies at several places; or was read before its answer came, for the rule that
-    does not look at who read it."""
+    """The rules without a definite result: those about the order of records if a record has several offsets, and
+    `nonmonotonic-send` if a record was read before its send got a response."""
     places = {(value, at) for each in operations if each.f != "state" for value, at, _ in each.records}
     if len(places) > len({value for value, _ in places}):
         return ORDERS

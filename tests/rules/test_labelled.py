@@ -98,7 +98,7 @@ def missing(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, st
 
 
 def read_on_behind(history: Plain) -> str:
-    """Where a consumer read on behind what an operation of unknown outcome had polled; empty where none did."""
+    """The place where a consumer continued after records that an operation of unknown outcome had polled; "" if none did."""
     polled: dict[tuple[int, str], list[int]] = defaultdict(list)
     for o in history.seen:
         polled[o.operation, o.key].append(o.offset)
@@ -118,7 +118,7 @@ def read_on_behind(history: Plain) -> str:
 
 
 def besides(history: Plain) -> str:
-    """What no client read of sends of unknown outcome, outside of transactions, of which another record was read."""
+    """The unread records of sends of unknown outcome, outside of transactions, of which another record was read."""
     read = {(o.key, o.value) for o in history.seen if o.outcome == "ok"}
     unknown = [s for s in history.sent if s.outcome == "info" and not s.transactional]
     partly = {s.operation for s in unknown if (s.key, s.value) in read}
@@ -143,7 +143,7 @@ def added(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, str]
 
 
 def in_doubt(judgement: Judgement, history: Plain) -> str:
-    """That every offset that holds two records does so by the offset that a send of unknown outcome names, alone."""
+    """The evidence that an offset has two records only because a send of unknown outcome reports this offset."""
     reported = []
     for found in (a for a in judgement.witnesses() if a.rule == "inconsistent-offsets"):
         here = [s for s in history.sent if str(s.key) == str(found.partition) and s.offset == found.offset]

@@ -146,7 +146,7 @@ def test_many_frames_in_one_piece_are_answered_in_order() -> None:
 
 
 class CountingSocket(socket.socket):
-    """Counts what it was asked to send."""
+    """Counts the calls of `send`."""
 
     sends = 0
 

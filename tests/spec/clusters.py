@@ -63,7 +63,7 @@ def as_read(rows: Iterable[Row]) -> list[Row]:
 
 
 def split(rows: list[Row], grain: int) -> list[list[Row]]:
-    """Each node's rows, timed by a clock that does not report `grain` rows apart."""
+    """Each node's rows, timed by a clock that is the same for `grain` rows."""
     timed = [row | {"at": number // grain} for number, row in enumerate(rows)]
     return [[row for row in timed if row["node"] == node] for node in (3, 1, 2)]
 

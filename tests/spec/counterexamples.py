@@ -21,8 +21,8 @@ RECORDS = Path(__file__).with_suffix(".jsonl")
 NAMES = sorted({*fault_schedules.MUTANT_OF, *quorum_schedules.MUTANT_OF, *coordinator_schedules.MUTANT_OF})
 
 AT_THE_ANSWER = {"CommitBeforeMinIsr": ("Fences = 1", "Fences = 0")}
-"""Switch -> what is taken from its model, so that a cluster can be driven through its counterexample: a broker that replays a
-fencing also replays earlier settings; only a response comes alone."""
+"""Switch -> (line of its model, the line instead), so that a cluster can be driven through its counterexample: a broker that
+replays a fencing also replays earlier changes of settings; only a response may arrive before them."""
 
 
 def job_of(name: str) -> Job:
@@ -33,7 +33,7 @@ def job_of(name: str) -> Job:
 
 
 def digest_of(name: str) -> str:
-    """Of the case, and of what is taken from it here."""
+    """The digest of the case with the line that is changed here."""
     return all_cases()[name].digest() + "".join(AT_THE_ANSWER.get(name, ()))
 
 

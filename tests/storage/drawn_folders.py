@@ -51,7 +51,7 @@ def config_of(topic: str) -> LogConfig:
 
 
 class Moment(NamedTuple):
-    """A directory's files, and what its logs held when they were so."""
+    """A directory's files at one moment, and the contents of its logs then."""
 
     folder: Folder
     held: dict[str, dict[str, Any]]
@@ -234,7 +234,7 @@ class Writer:
 
 
 def state(log: Log, high_watermark: int) -> dict[str, Any]:
-    """What Starts.java says of a log."""
+    """The state of a log, in the form of Starts.java."""
     start = log.log_start_offset
     return {
         "start": start,
@@ -256,7 +256,7 @@ def batches_of(log: Log) -> list[StoredBatch]:
 
 
 def faults(log: Log) -> Iterator[str]:
-    """Where look-ups of a log do not give what its batches say; none where a batch's checksum says that it is damaged."""
+    """The differences between look-ups in a log and its batches; none if a batch's checksum is wrong."""
     start, batches = log.log_start_offset, batches_of(log)
     if not all(map(_is_sound, batches)):
         return

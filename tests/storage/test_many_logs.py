@@ -132,7 +132,7 @@ def test_a_clean_end_whose_flush_fails_is_none_and_moves_no_recovery_point() -> 
 
 
 class Nothing(random.Random):
-    """Of what is not durable nothing survives."""
+    """A random source with which a power failure loses all data that is not durable."""
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         return 0

@@ -59,7 +59,7 @@ def test_after_a_crash_only_what_was_not_flushed_is_read(disk: SimulatedDisk) ->
 
 
 class NothingStays:
-    """Chance that keeps as little as it may of what is not durable."""
+    """A random source with which a power failure keeps as little data as possible that is not durable."""
 
     def randrange(self, start: int, stop: int) -> int:
         return start
@@ -223,7 +223,7 @@ def test_no_gap_is_a_loss_in_a_folder_of_kafka(disk: SimulatedDisk) -> None:
 
 
 FAR = 3_000_000_000
-"""Beyond what the indexes of a segment that begins at 0 can express."""
+"""An offset too large for the indexes of a segment with base offset 0."""
 
 
 @pytest.mark.parametrize("first", [(), (0,)])

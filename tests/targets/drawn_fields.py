@@ -235,7 +235,7 @@ NEVER_EMPTY = {
 ALONE = {"WriteTxnMarkers.markers"}
 """Lists of one: of several markers Kafka 4.3.1 answers none, where the last one is of partitions that are not there."""
 ONE_OF_EACH = {"AddPartitionsToTxn.transactions": ("transactional_id",)}
-"""By what else the elements of a list differ: of two transactions of one id Kafka answers the last."""
+"""List -> fields in which its elements must differ: of two transactions with one id Kafka responds to the last only."""
 ASKED_ABOUT = (
     "name", "topic", "topic_name", "topic_id", "partition", "partition_index", "index", "group_id", "transactional_id",
     "producer_id", "resource_type", "resource_name", "entity", "path", "member_id",
@@ -253,7 +253,7 @@ Value = TypeVar("Value")
 
 
 def _of(names: Mapping[str, Value], path: str) -> Value | None:
-    """What is said of a field: by its path from the API on (`CreatePartitions.topics.name`), or the last part of that."""
+    """The entry of a field, by its path from the API (`CreatePartitions.topics.name`) or by a shorter end of the path."""
     while path not in names:
         _, is_longer, path = path.partition(".")
         if not is_longer:

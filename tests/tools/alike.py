@@ -15,7 +15,7 @@ from tests.waiting import EVERY_S
 LOOKS = {"--describe", "--list", "--verify", "describe", "list"}
 """Words of a call that changes nothing."""
 APPLIED_WITHIN_S = 60.0
-"""A controller acknowledges a change before each broker has applied it: what a call shows may come later."""
+"""How long a call may show an old state: the controller acknowledges a change before each broker has applied it."""
 
 
 @dataclass(frozen=True, slots=True)

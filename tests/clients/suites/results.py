@@ -30,7 +30,7 @@ def load() -> list[dict[str, Any]]:
 
 
 def store(suite: Suite, target: str, outcomes: Sequence[Outcome]) -> None:
-    """Puts outcomes in the place of what is kept of the same tests."""
+    """Store outcomes; they replace the stored ones of the same tests."""
     rows = {
         (row["suite"], row["target"]): row
         for row in load()
@@ -47,7 +47,7 @@ def store(suite: Suite, target: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def failed(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
-    """Each suite's tests that failed somewhere, and the targets on which they did."""
+    """(suite, test, targets on which it failed) for each test that failed on a target."""
     for suite, test in sorted({(row["suite"], test) for row in rows for test in row[FAIL]}):
         yield suite, test, [row["target"] for row in rows if row["suite"] == suite and test in row[FAIL]]
 

@@ -12,7 +12,7 @@ from linearizability.targets.hosts import Host
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 KEPT = REPOSITORY / ".cache" / "suites"
-"""Sources that were fetched, and what was built of them."""
+"""The folder of fetched sources and of the programs built from them."""
 
 PASS, FAIL, SKIP = OUTCOMES = ("pass", "fail", "skip")
 OUTPUT_KEPT = 3_000
@@ -41,25 +41,25 @@ users cannot start a cluster of three, of Kafka neither.
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one test."""
+    """The outcome of one test."""
 
     test: str
     outcome: str
     seconds: float = 0.0
     output: str = ""
-    """Of a failure: what the test printed."""
+    """The output of a failed test."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is to be run, and where."""
+    """The tests to run, and the target."""
 
     bootstrap: str
     """`HOST:PORT`s, separated by commas."""
     chosen: str
     """A pattern of tests: a regular expression, for pytest an expression of names."""
     minutes: float
-    """After so many minutes the suite is given up."""
+    """The time limit of the suite, in minutes."""
     folder: Path
     """Takes logs and other files of the run."""
     target: ClusterTarget
@@ -82,7 +82,7 @@ class Suite:
     of_each_node: Callable[[Member], Mapping[str, str]] | None = None
     """Properties that differ from node to node."""
     left_out: str = ""
-    """What is not run, and why."""
+    """The tests that are not run, and why."""
 
 
 def needs(*programs: str) -> None:

@@ -7,16 +7,20 @@ from uuid import UUID
 
 from linearizability.findings.waiting import await_true
 from linearizability.targets.cluster import ClusterTarget
-from linearizability.targets.target import Target, TargetError
+from linearizability.targets.target import Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
 from linearizability.workload.cluster import METADATA_TOPIC
 from reference.protocol.errors import name_of
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.update_features import UpdateFeaturesRequest
 from reference.protocol.primitives import NO_NODE, NO_UUID
 
 LEADS_WITHIN_S = 30.0
+ANSWERED_WITHIN_S = 10.0
+NEW_VOTER, DIRECTORY = 9, UUID(int=5)
+"""A voter that no node is."""
 FEATURE, LEVEL, UPGRADE = "kraft.version", 1, 1
 
 
@@ -70,6 +74,24 @@ def remove(target: ClusterTarget, leader: int, removed: int, directory: UUID) ->
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=removed, voter_directory_id=directory)
     found = ask(target, leader, request)
     return "no answer" if found is None else name_of(found.error_code)
+
+
+def add(broker: Node, name: str, host: str) -> str:
+    """Ask a broker to add a voter that does not exist, with such a listener, and return the error."""
+    listener = AddRaftVoterRequest.Listener(name=name, host=host, port=1)
+    request = AddRaftVoterRequest(
+        timeout_ms=1_000, voter_id=NEW_VOTER, voter_directory_id=DIRECTORY, listeners=[listener], cluster_id=None
+    )
+    try:
+        with Wire.connect(broker.host, broker.port, timeout_s=ANSWERED_WITHIN_S) as wire:
+            return name_of(wire.call(request).error_code)
+    except (WireError, OSError) as error:
+        return str(error)
+
+
+def ended(target: ClusterTarget) -> list[int]:
+    """The nodes whose processes have ended."""
+    return [node.id for node in target.nodes if not target.running(node.id)]
 
 
 def answer(target: ClusterTarget, node: int) -> Any:

@@ -142,6 +142,7 @@ BY_NAME: Mapping[str, Draw] = {
     "CreatePartitions.topics.name": among(*["t0", "t1"] * 2, "nowhere", *["__consumer_offsets", "__transaction_state"] * 2),
     "DescribeTopicPartitions.topics.name": among("t0", "t0", "t1", "t1", "t2", "nowhere", "bad name", "__consumer_offsets"),
     "UnregisterBroker.broker_id": among(9, -1), "voter_id": among(9, -1), "voter_directory_id": among(NO_UUID, UUID(int=5)),
+    "AddRaftVoter.listeners.host": among("h", "1.2.3.4"),  # an empty one ends Kafka: findings/hostless_listener
     "AddRaftVoter.timeout_ms": among(0, 100), "AddRaftVoter.listeners.name": among("CONTROLLER", "controller", "OTHER"),
     "port": among(1, 0),
     "ConsumerGroupHeartbeat.member_id": given("member", "m1", "", "a long id" * 30),

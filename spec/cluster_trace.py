@@ -50,7 +50,9 @@ def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
     for place, row in enumerate(happened):
         if row["action"] == "Begin":
             for name, first in row["partitions"].items():
-                title = name if name not in found else f"{name}~{sum(each.startswith(name) for each in found)}"
+                title, number = name, 1
+                while title in found:
+                    title, number = f"{name}~{number}", number + 1
                 brokers = replicas_ever(name, happened[place:])
                 unseen = [broker for broker in brokers if broker not in nodes]
                 found[title] = [*Share(name, first, brokers, incarnations, unseen).events(happened, place)]

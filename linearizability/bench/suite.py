@@ -107,15 +107,21 @@ def _row(name: str) -> str:
     return next(line for line in rows if line.strip().startswith(f'Lie("{name}"'))
 
 
+RECORDS = ("requirement", "of_the_hunt")
+"""The decorators whose first argument is the id of a requirement."""
+
+
 @cache
 def _requirements() -> dict[str, str]:
-    """Return the source text of each requirement's record and test."""
+    """Return the source text of each requirement's record and test; helpers that are `built_on` one are not that one."""
     found: dict[str, str] = {}
     for path in sorted(REQUIREMENTS.glob("*.py")):
         lines = _text(path).splitlines()
         for node in ast.parse(_text(path)).body:
             for by in node.decorator_list if isinstance(node, ast.FunctionDef) else []:
-                if isinstance(by, ast.Call) and by.args and isinstance(by.args[0], ast.Constant):
+                if not isinstance(by, ast.Call) or ast.unparse(by.func) not in RECORDS:
+                    continue
+                if by.args and isinstance(by.args[0], ast.Constant):
                     found[str(by.args[0].value)] = "\n".join(lines[by.lineno - 1 : node.end_lineno])
     return found
 

@@ -318,9 +318,9 @@ def replace_configs(
     image: MetadataImage, resource_type: int, resource_name: str, configs: Mapping[str, str | None]
 ) -> list[ConfigRecord]:
     """The records that replace a resource's settings by these (legacy AlterConfigs, CFG-07). Errors: as `alter_configs`."""
-    _require_legal_name(resource_type, resource_name)
     table = _table_of(image, resource_type, resource_name)
-    _refuse_nulls(name for name, value in configs.items() if value is None)
+    _refuse_nulls(name for name, value in configs.items() if value is None)  # before the resource's name, as in Kafka
+    _require_legal_name(resource_type, resource_name)
     for name in configs:
         _require_known(table, name)
     _validate(resource_type, resource_name, configs)

@@ -363,7 +363,7 @@ def marker_of(header: BatchHeader, batch: memoryview) -> EndTransaction | None:
 
 def _why(code: ErrorCode, header: BatchHeader, producer: Producer) -> str:
     if code is ErrorCode.INVALID_PRODUCER_EPOCH:
-        return f"epoch {header.producer_epoch} of producer {header.producer_id} is over: {producer.epoch} was seen"
+        return f"epoch {header.producer_epoch} of producer {header.producer_id} is fenced: {producer.epoch} was seen"
     return (
         f"sequence number {header.base_sequence} (epoch {header.producer_epoch}) of producer {header.producer_id} does "
         f"not follow {producer.last_sequence} (epoch {producer.epoch})"

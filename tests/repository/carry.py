@@ -144,11 +144,10 @@ def python_scopes(text: str) -> Iterator[list[str | tuple[str, str]]]:
 
 
 def tla_scopes(text: str) -> Iterator[list[str | tuple[str, str]]]:
-    """A module is one scope; comments and white space are left out."""
+    """A module is one scope; comments and white space are left out, but for a line's indentation, which joins its lists."""
     bare = re.sub(r"\\\*.*", "", re.sub(r"\(\*.*?\*\)", "", text, flags=re.S))
-    yield [
-        ("name", word) if re.fullmatch(r"\w*[A-Za-z_]\w*", word) else word for word in re.findall(r"\w+|[^\w\s]", bare)
-    ]
+    words = re.findall(r"^[ ]+(?=\S)|\w+|[^\w\s]", bare, flags=re.M)
+    yield [("name", word) if re.fullmatch(r"\w*[A-Za-z_]\w*", word) else word for word in words]
 
 
 def compare(path: str, before: str, after: str) -> list[str]:

@@ -20,7 +20,7 @@ from conformance.requirements import framing, throttling
 from conformance.results import Run, Verdict
 from conformance.runner import Plan, run
 from conformance.subject import Subject
-from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, Proxy, sized
+from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, Proxy, Tamper, sized
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from linearizability.targets.wire import FIRST_FLEXIBLE, NEWER, answers
@@ -216,7 +216,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Beh
         yield loop, Behind(target)
 
 
-def judged(behind: tuple[Loop, Behind], habit: Habit, ids: str, folder: Path) -> tuple[Run, dict[str, str]]:
+def judged(behind: tuple[Loop, Behind], habit: Tamper, ids: str, folder: Path) -> tuple[Run, dict[str, str]]:
     """A run on a broker with a habit, and the verdicts on what was asked for; a blocked one with what blocks it."""
 
     @contextmanager

@@ -10,7 +10,10 @@ import pytest
 
 from conformance.classic_groups import subscription
 from conformance.liars import Behind
+from linearizability.client.requests import READ_COMMITTED
+from linearizability.mutants.wire.lies import LIES
 from linearizability.mutants.wire.proxy import Exchange, sized
+from linearizability.mutants.wire.rewriting import Liar
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from reference.protocol.codec import encode
@@ -18,6 +21,9 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorResponse
 from reference.protocol.primitives import NO_UUID
 from tests.conformance.test_habits import Habit, judged
+
+WITH_EPOCHS = 5
+"""The version of EndTxn that gives the next epoch."""
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +97,17 @@ def nothing_in_the_second_partition(answer: Any, _: Exchange) -> None:
 def any_record_for_the_largest_timestamp(answer: Any, exchange: Exchange) -> None:
     if exchange.request.topics[0].partitions[0].timestamp == -3:
         answer.topics[0].partitions[0].offset = 0
+
+
+def no_marker_in_the_first_partition(answer: Any, exchange: Exchange) -> None:
+    for topic in answer.topics if exchange.request.isolation_level == READ_COMMITTED else []:
+        for partition in topic.partitions:
+            partition.offset = 0 if partition.partition_index == 0 else partition.offset
+
+
+def nothing_ends_well(answer: Any, exchange: Exchange) -> None:
+    if answer.error_code == ErrorCode.INVALID_TXN_STATE and exchange.version < WITH_EPOCHS:
+        answer.error_code = 0
 
 
 class Asking(Habit):
@@ -193,6 +210,8 @@ def test_what_no_client_of_a_group_heeds_or_says_is_tolerated(
         ("LOF-13", "ListOffsets", any_record_for_the_largest_timestamp),
         ("MET-07", "Metadata", no_leader_epochs),
         ("OFF-08", "OffsetCommit", any_instance_of_the_member),
+        ("TXN-11", "EndTxn", nothing_ends_well),
+        ("TXN-30", "ListOffsets", no_marker_in_the_first_partition),
         ("TXN-35", "DescribeTransactions", no_partition_of_offsets),
         ("TXV-04", "ListOffsets", nothing_in_the_second_partition),
     ],
@@ -202,6 +221,12 @@ def test_a_breach_without_harm_is_tolerated(
 ) -> None:
     _, verdicts = judged(sound, Habit(api, change), id, tmp_path)
     assert verdicts == {id: "tolerated"}
+
+
+def test_a_copy_may_be_refused_as_one(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
+    """As by tansu: Java, librdkafka and franz-go take it as success."""
+    _, verdicts = judged(sound, Liar(LIES["copy-refused"]), "IDM-05", tmp_path)
+    assert verdicts == {"IDM-05": "tolerated"}
 
 
 def test_a_member_that_was_late_may_be_of_an_earlier_generation(sound: tuple[Loop, Behind], tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ class Conversation(Observations):
         Skips where the target does not advertise or serve it.
         """
         table = request if isinstance(request, type) else type(request)
-        lowest, highest = self.versions_of(table) if version is None else self._advertised(table)
+        lowest, highest = self.versions_of(table) if version is None else self.advertised(table)
         if version is None:
             lowest, highest = self.subject.profile.served(APIS[table.KEY].name, lowest, highest)
             if lowest > highest:
@@ -242,7 +242,7 @@ class Conversation(Observations):
     def versions_of(self, request: type[Message]) -> tuple[int, int]:
         """The versions that the target advertises and this suite supports, without those of a feature that is switched off.
         Skips where none remains. Of versions that are not served all together, the newest that are."""
-        lowest, highest = self._advertised(request)
+        lowest, highest = self.advertised(request)
         name = APIS[request.KEY].name
         highest = min(highest, self.subject.profile.switched_off.get(name, highest + 1) - 1)
         if lowest > highest:
@@ -255,7 +255,8 @@ class Conversation(Observations):
         off = self.subject.profile.switched_off.get(APIS[request.KEY].name, lowest + 1)
         return request.KEY in self.subject.api_versions and lowest < off
 
-    def _advertised(self, request: type[Message]) -> tuple[int, int]:
+    def advertised(self, request: type[Message]) -> tuple[int, int]:
+        """The versions that both sides have, served or not. Skips where there is none."""
         name = APIS[request.KEY].name
         if request.KEY not in self.subject.api_versions:
             self.skip(f"the target does not advertise {name}", Lack.API)

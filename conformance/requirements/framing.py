@@ -247,7 +247,7 @@ def response_header_versions(broker: Broker) -> None:
         APIS[API_VERSIONS].request(client_software_name="a", client_software_version="1"),
     ]
     for request in requests:
-        lowest, highest = broker.versions_of(type(request))
+        lowest, highest = broker.advertised(type(request))
         for version in range(lowest, highest + 1):
             connection.call(request, version)  # a header of the other form leaves bytes over or too few
         broker.saw(f"{APIS[type(request).KEY].name} v{lowest} to v{highest} have the header of their version")

@@ -18,9 +18,10 @@ from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorResponse
 from reference.protocol.primitives import NO_UUID
-from tests.conformance.test_habits import Habit, judged
+from tests.conformance.test_habits import Habit, Habits, judged
 
 WITH_EPOCHS = 5
 """The version of EndTxn that gives the next epoch."""
@@ -221,6 +222,17 @@ def test_a_breach_without_harm_is_tolerated(
 ) -> None:
     _, verdicts = judged(sound, Habit(api, change), id, tmp_path)
     assert verdicts == {id: "tolerated"}
+
+
+def test_what_ends_without_a_transaction_says_nothing_of_one(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
+    """As by tansu, which has no DescribeTransactions either."""
+
+    def hide(answer: Any, _: Exchange) -> None:
+        answer.api_keys = [api for api in answer.api_keys if api.api_key != DescribeTransactionsRequest.KEY]
+
+    both = Habits(Habit("ApiVersions", hide), Habit("EndTxn", nothing_ends_well))
+    _, verdicts = judged(sound, both, "TXN-01 TXN-11", tmp_path)
+    assert verdicts == {"TXN-01": "pass", "TXN-11": "tolerated"}
 
 
 def test_a_copy_may_be_refused_as_one(sound: tuple[Loop, Behind], tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ class LogDirectory:
             check(self.disk, self.folder / name, now, self._checksums_of(key), log_start)
         for key in self._checkpoints.checksums:
             if self._path(key).name not in found:
-                raise CorruptFile(f"{self._path(key)} is missing, although it was flushed: restore it")
+                raise CorruptFile(f"{self._path(key)} was flushed and is missing: restore it")
 
     def _checksums_of(self, key: TopicPartition) -> Mapping[Offset, SegmentChecksum]:
         """The stored checksums of the log, if its folder has their topic id. Errors: OSError, CorruptFile."""
@@ -251,9 +251,7 @@ class LogDirectory:
         if self.disk.exists(folder):
             return
         if self.misses(key, topic_id):
-            raise CorruptFile(
-                f"{folder} is missing, although it was flushed: restore it, or remove {SEGMENT_CHECKSUMS}"
-            )
+            raise CorruptFile(f"{folder} was flushed and is missing: restore it, or remove {SEGMENT_CHECKSUMS}")
         self._forget(key)
         if self._checkpoints.has_stale_lines:
             self._checkpoint()

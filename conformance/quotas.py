@@ -196,7 +196,7 @@ def throttled_after(broker: Broker, use: Callable[[], Any], ask: Callable[[], in
     throttle_ms = ask()
     if throttle_ms == 0 and last.outcome == "answered" and last.elapsed_ms > KEPT_MS:
         broker.skip(
-            f"the client was answered after {last.elapsed_ms:.0f} ms: by then it may have used up nothing any more"
+            f"the response came after {last.elapsed_ms:.0f} ms: by then the client may no longer exceed its quota"
         )
     if throttle_ms == 0 and time.monotonic() - began > counts_for_s(broker) / 2:
         broker.skip("this machine was too slow to ask while the quota was used up")

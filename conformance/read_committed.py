@@ -88,10 +88,10 @@ def expect_ended(broker: Broker, topic: Topic, value: bytes, *, committed: bool)
     There may be several: a coordinator repeats a marker after a lost response, and after it has loaded its state.
     """
     stable = broker.end_offset(topic, isolation=READ_COMMITTED)
-    broker.expect(stable > 1, f"nothing is open in {topic.name}, whose stable end is {stable}")
+    broker.expect(stable > 1, f"nothing is open in {topic.name}, whose last stable offset is {stable}")
     log = broker.log(topic)
     written = [record.value for one in batches(log) if not one.attributes & CONTROL for record in one.records()]
     broker.expect_equal("what was written", written, [value])
     ends = {one.kind for one in markers(log)}
     broker.expect_equal("the kinds of its markers", ends, {COMMIT if committed else ABORT})
-    expect_committed(broker, f"what counts in {topic.name}", topic, *([value] if committed else []))
+    expect_committed(broker, f"the committed records of {topic.name}", topic, *([value] if committed else []))

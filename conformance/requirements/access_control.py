@@ -344,7 +344,9 @@ def case(number: int, key: int, resource: ResourceType, ask: Ask) -> None:
         broker.expect(before != need.error, f"before the ACL: {error_name(before)}")
         with rules(broker, but(need.operation, resource, things.name_of(resource))):
             expect_refused(broker, lambda: ask(things), need.error)
-        broker.eventually(lambda: error_of(ask(things)) != need.error, "it is allowed again without the ACL")
+        broker.eventually(
+            lambda: error_of(ask(things)) != need.error, "the operation is allowed again after the ACL is removed"
+        )
 
     assert refused
 

@@ -152,7 +152,7 @@ def hidden_transactions(broker: Broker) -> None:
 
     broker.expect(listed(), "the transaction is listed")
     with rules(broker, but(DESCRIBE, ResourceType.TRANSACTIONAL_ID, client.name)):
-        broker.eventually(lambda: not listed(), "it is not listed while an ACL denies it")
+        broker.eventually(lambda: not listed(), "the transaction is not listed while an ACL denies it")
     with rules(broker, but(DESCRIBE, TOPIC, one.name)):
         answer = broker.call(DescribeTransactionsRequest(transactional_ids=[client.name]), to=at)
         state = only(answer.transaction_states, "transaction")
@@ -182,7 +182,9 @@ def hidden_groups(broker: Broker) -> None:
     with rules(broker, but(DESCRIBE, GROUP, groups[0])):
         broker.expect_equal("with DESCRIBE of the cluster", listed(), {*groups})
         with rules(broker, but(DESCRIBE, CLUSTER)):
-            broker.eventually(lambda: listed() == {groups[1]}, "without it the denied group is left out")
+            broker.eventually(
+                lambda: listed() == {groups[1]}, "without DESCRIBE of the cluster the denied group is left out"
+            )
 
 
 @requirement(

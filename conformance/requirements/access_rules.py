@@ -46,7 +46,7 @@ AUTHORIZER = "StandardAuthorizerData.findAclRule; documentation, Authorization a
 def expect_both(broker: Broker, refused: Any, allowed: Any) -> None:
     """Expect that the first request is refused and the second is not."""
     expect_refused(broker, refused, REFUSED)
-    broker.expect_equal("what is allowed", error_of(allowed()), ErrorCode.NONE)
+    broker.expect_equal("the error of the allowed request", error_of(allowed()), ErrorCode.NONE)
 
 
 # ---- which ACLs match

@@ -357,7 +357,7 @@ def fewer_for_less(broker: Broker) -> None:
         broker.metadata([], to=connection)
         broker.expect_equal("the next base offset with acks=1", broker.append(topic, batch(b"d"), acks=1), 3)
         nodes.resume(follower)
-        broker.eventually(lambda: broker.end_offset(topic) == 4, "all are shown", within_s=REPLICATED_S)
+        broker.eventually(lambda: broker.end_offset(topic) == 4, "all records are visible", within_s=REPLICATED_S)
         broker.expect_equal("the log", values(broker.log(topic)), [b"a", b"b", b"c", b"d"])
 
 
@@ -384,7 +384,7 @@ def timed_out(broker: Broker) -> None:
                     return False
                 broker.expect_error(result.error_code, ErrorCode.REQUEST_TIMED_OUT)
                 broker.expect_equal("the high watermark", seen, 1)
-            broker.eventually(lambda: broker.end_offset(topic) == 2, "it is shown at last", within_s=REPLICATED_S)
+            broker.eventually(lambda: broker.end_offset(topic) == 2, "the record is visible", within_s=REPLICATED_S)
             return True
 
         in_time(broker, once, failures=2)

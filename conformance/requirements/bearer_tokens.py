@@ -163,7 +163,7 @@ def refused(broker: Broker) -> None:
             connection = begun(broker, OAUTHBEARER)
             expect_refused(broker, connection, say(connection, message))
     connection = begun(broker, OAUTHBEARER)
-    broker.expect(is_let_in(broker, connection, first(good)), "the good token is taken")
+    broker.expect(is_let_in(broker, connection, first(good)), "the good token is accepted")
 
 
 @requirement(
@@ -183,14 +183,14 @@ def ends(broker: Broker) -> None:
     idle, renewed, changed = (begun(broker, OAUTHBEARER) for _ in range(3))
     for connection in (idle, renewed, changed):
         broker.expect(
-            is_let_in(broker, connection, first(signed(broker, exp=time.time() + SESSION_S))), "the token is taken"
+            is_let_in(broker, connection, first(signed(broker, exp=time.time() + SESSION_S))), "the token is accepted"
         )
         expect_authenticated(broker, connection)
     if time.monotonic() - began > SESSION_S / 2:
         broker.skip("this machine was too slow to use the tokens before their end")
     for connection in (renewed, changed):
         shake_hands(broker, connection, OAUTHBEARER)
-    broker.expect(is_let_in(broker, renewed, first(signed(broker))), "a newer token is taken")
+    broker.expect(is_let_in(broker, renewed, first(signed(broker))), "a newer token is accepted")
     with broker.case("another user's token"):
         broker.expect(
             say(changed, first(signed(broker, sub=OTHER))).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED,

@@ -108,7 +108,7 @@ def thinned(broker: Broker, codec: int) -> None:
     expect_offsets(broker, topic, [0, 3, 4, 5, 6], "two batches")
     left = batches(broker.log(topic))
     broker.expect_equal("the base offsets of the batches", [one.base_offset for one in left], [0, 3, 6])
-    broker.expect_equal("where they end", [one.next_offset for one in left], [3, 6, 7])
+    broker.expect_equal("the next offsets of the batches", [one.next_offset for one in left], [3, 6, 7])
     broker.expect_equal("their codecs", [one.codec for one in left], [codec, codec, 0])
     broker.expect(all(one.crc_holds for one in left), "their checksums hold")
     seen = [(one.value, one.headers, one.timestamp) for one in records(broker.log(topic)) if one.offset in (0, 5)]
@@ -189,7 +189,7 @@ def tombstones_stay_for_a_time(broker: Broker) -> None:
         compact_once_more(broker, short, old + number * 2 * STEP_MS)
         return 1 not in offsets(broker, short)
 
-    broker.eventually(is_gone, "with delete.retention.ms of 100 the tombstone goes", within_s=40)
+    broker.eventually(is_gone, "with delete.retention.ms of 100 the tombstone is removed", within_s=40)
 
 
 def compact_once_more(broker: Broker, topic: Topic, time_ms: int) -> None:
@@ -197,7 +197,7 @@ def compact_once_more(broker: Broker, topic: Topic, time_ms: int) -> None:
     base = broker.append(topic, batch(Record(b"old", b"again", timestamp=time_ms)))
     for number in (1, 2):
         broker.append(topic, batch(Record(b"new", b"again", timestamp=time_ms + number * STEP_MS // 2 + number)))
-    broker.eventually(lambda: base not in offsets(broker, topic), "a superseded record goes")
+    broker.eventually(lambda: base not in offsets(broker, topic), "a superseded record is removed")
 
 
 @requirement(
@@ -235,7 +235,9 @@ def who_keeps_up_sees_all(broker: Broker) -> None:
 def removed_offsets_are_valid(broker: Broker) -> None:
     topic = compacted(broker)
     last = each_in_its_segment(broker, topic, *[(b"aabaacaab"[n : n + 1], b"%d" % n) for n in range(9)], (b"z", b"end"))
-    broker.eventually(lambda: 7 in offsets(broker, topic) and 0 not in offsets(broker, topic), "superseded records go")
+    broker.eventually(
+        lambda: 7 in offsets(broker, topic) and 0 not in offsets(broker, topic), "superseded records are removed"
+    )
     left = [5, 7, 8, 9]
     expect_offsets(broker, topic, left, "three keys")
     for offset in range(last + 1):
@@ -263,11 +265,11 @@ def both_policies(broker: Broker) -> None:
     for key, age in ((b"old", 3 * HOUR_MS), (b"k", HOUR_MS // 2)):
         broker.append(both, batch(Record(b"v", key, timestamp=now - age)))
     # Only then is there a second closed segment: compacted into one with it, the old record would be as young as that.
-    broker.eventually(lambda: broker.start_offset(both) >= 1, "the segment of three hours ago goes")
+    broker.eventually(lambda: broker.start_offset(both) >= 1, "the segment of three hours ago is removed")
     for key, age in ((b"k", HOUR_MS // 3), (b"z", 0)):
         broker.append(both, batch(Record(b"v", key, timestamp=now - age)))
     broker.eventually(
-        lambda: [offset for offset, _, _ in found(broker, both, 1)] == [2, 3], "the superseded record goes"
+        lambda: [offset for offset, _, _ in found(broker, both, 1)] == [2, 3], "the superseded record is removed"
     )
     broker.expect_equal("the low watermark after DeleteRecords up to 3", broker.delete_records(both, 3), 3)
     broker.expect_equal("the log start offset", broker.start_offset(both), 3)
@@ -303,7 +305,7 @@ def aborted_records_go(broker: Broker) -> None:
     for topic in (long, short):
         broker.expect_equal("offsets of records and markers", all_offsets(broker, topic), [0, 1, 2, 3])
         each_in_its_segment(broker, topic, (b"k", b"1"), (b"k", b"2"), youngest_ms=start + 2 * STEP_MS)
-        broker.eventually(lambda topic=topic: 0 not in all_offsets(broker, topic), "the aborted record goes")
+        broker.eventually(lambda topic=topic: 0 not in all_offsets(broker, topic), "the aborted record is removed")
     for number in range(1, 4):
         compact_once_more(broker, long, start + 3 * number * STEP_MS)
     broker.expect_equal("the markers with a day's retention", markers(broker, long), [1, 3])
@@ -317,7 +319,9 @@ def aborted_records_go(broker: Broker) -> None:
         compact_once_more(broker, short, start + 3 * number * STEP_MS)
         return 1 not in markers(broker, short)
 
-    broker.eventually(is_gone, "with delete.retention.ms of 100 the marker of the aborted one goes", within_s=60)
+    broker.eventually(
+        is_gone, "with delete.retention.ms of 100 the marker of the aborted transaction is removed", within_s=60
+    )
     broker.expect_equal("the markers that are left", markers(broker, short), [3])
     broker.expect((2, b"c", b"committed") in found(broker, short), "the committed record is left")
 

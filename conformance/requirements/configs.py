@@ -151,7 +151,9 @@ def describe_topic_configs(broker: Broker) -> None:
             if version >= 1:
                 own = sorted(name for name in names if held[name].config_source == DYNAMIC_TOPIC)
                 broker.expect_equal("what was set on the topic", own, ["cleanup.policy", "retention.ms"])
-                broker.expect(all(held[name].config_source in SOURCES for name in names), "every source is known")
+                broker.expect(
+                    all(held[name].config_source in SOURCES for name in names), "every config source is one of Kafka's"
+                )
             flags = {(one.read_only, one.is_sensitive) for one in found.configs}
             broker.expect_equal("read-only and sensitive", flags, {(False, False)})
             some = described(broker, topic, ["segment.bytes", "no.such.config", "retention.ms"], version=version)
@@ -247,11 +249,11 @@ def describe_broker(broker: Broker) -> None:
     found = AnswerParts({one.name: one for one in result.configs})
     broker.expect(len(found) >= 50, f"{len(found)} configurations")
     name = "group.initial.rebalance.delay.ms"
-    broker.expect(name in found, f"{name} is among them")
+    broker.expect(name in found, f"{name} is described")
     seen = found[name].value, found[name].config_source, found[name].read_only
     broker.expect_equal(name, seen, ("0", STATIC_BROKER, True))
     one = only(describe(broker, resource, keys=[name], to=address), f"result for broker {resource[1]}")
-    broker.expect_equal("what its name alone gives", [config.name for config in one.configs], [name])
+    broker.expect_equal("the configurations for this name alone", [config.name for config in one.configs], [name])
 
 
 @requirement(

@@ -51,12 +51,16 @@ def given_up_first(broker: Broker) -> None:
     (one,) = joined(broker, group, 1, [topic])
     other = Consumer(broker, group, [topic])
     other.join()
-    broker.eventually(lambda: one.beat() and one.assigned != one.reported, "the first is asked to give up partitions")
-    broker.expect(one.assigned < one.reported, f"it is to keep {len(one.assigned)} of {len(one.reported)} partitions")
+    broker.eventually(
+        lambda: one.beat() and one.assigned != one.reported, "the first member is asked to revoke partitions"
+    )
+    broker.expect(
+        one.assigned < one.reported, f"the first member keeps {len(one.assigned)} of {len(one.reported)} partitions"
+    )
     for _ in range(10):
         other.beat()
         expect_apart(broker, [one, other])
-    broker.expect_equal("what the second holds before the first said so", other.assigned, set())
+    broker.expect_equal("the second member's partitions before the first has revoked them", other.assigned, set())
     settle(one, other, topics=[topic])
     broker.expect_equal("their shares", sorted(len(each.assigned) for each in (one, other)), [3, 3])
 
@@ -79,7 +83,7 @@ def leaving(broker: Broker) -> None:
     epoch = other.epoch
     broker.expect_equal("the epoch in the answer", other.leave().member_epoch, -1)
     answer = other.ask(member_epoch=epoch, topic_partitions=[])
-    broker.expect_error(answer.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="a heartbeat of who left")
+    broker.expect_error(answer.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="a heartbeat of the member that left")
     settle(one, topics=[topic])
     other.join()
     settle(one, other, topics=[topic])
@@ -116,7 +120,7 @@ def away_for_a_while(broker: Broker) -> None:
     again = Consumer(broker, group, [topic], instance_id="two")
     again.join()
     settle(one, again, topics=[topic])
-    broker.expect_equal("the partitions of who came back", again.assigned, held)
+    broker.expect_equal("the partitions of the member that came back", again.assigned, held)
     broker.expect_equal("the epoch", again.epoch, epoch)
 
 

@@ -67,7 +67,7 @@ def silent_members(broker: Broker) -> None:
     waited_ms = (time.monotonic() - began) * 1000
     broker.expect(waited_ms >= SESSION_MS - EARLY_MS, f"after {waited_ms:.0f} ms")
     answer = silent.ask(topic_partitions=[])
-    broker.expect_error(answer.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="a heartbeat of the silent one")
+    broker.expect_error(answer.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="a heartbeat of the silent member")
 
 
 @requirement(
@@ -96,10 +96,16 @@ def clinging_members(broker: Broker) -> None:
         if answer.error_code == ErrorCode.NONE:
             clinging.epoch = answer.member_epoch
             return False
-        broker.expect_error(answer.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="a heartbeat of who clings to them")
+        broker.expect_error(
+            answer.error_code,
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            what="a heartbeat of the member that keeps revoked partitions",
+        )
         return True
 
-    broker.eventually(put_out, "who clings to its partitions is put out", within_s=OUT_WITHIN_S, every_s=0.1)
+    broker.eventually(
+        put_out, "the member that keeps revoked partitions is removed", within_s=OUT_WITHIN_S, every_s=0.1
+    )
     waited_ms = (time.monotonic() - began) * 1000
     broker.expect(waited_ms >= timeout_ms - EARLY_MS, f"after {waited_ms:.0f} ms")
     settle(newcomer, topics=[topic])
@@ -240,4 +246,4 @@ def broker_starts_again(broker: Broker) -> None:
         back = Consumer(broker, group, [topic], instance_id="two")
         back.join()
         settle(one, back, topics=[topic])
-        broker.expect_equal("what was kept for the one that was away", back.assigned, reserved)
+        broker.expect_equal("the partitions kept for the absent static member", back.assigned, reserved)

@@ -118,7 +118,7 @@ def commits_by_epoch(broker: Broker) -> None:
         offset = 70 if error == ErrorCode.NONE else 99
         code = commit_one(broker, group, topic, offset, version=version, generation=said, member_id=id)
         broker.expect_error(code, error, what=f"OffsetCommit v{version} of {id} in epoch {said}, after {epoch}")
-    broker.expect_error(commit_one(broker, group, topic, 99), unknown, what="OffsetCommit of nobody")
+    broker.expect_error(commit_one(broker, group, topic, 99), unknown, what="OffsetCommit without a member id")
     for epoch, id, error in (
         (consumer.epoch, consumer.id, ErrorCode.NONE), (consumer.epoch + 1, consumer.id, stale),
         (consumer.epoch - 1, consumer.id, stale), (consumer.epoch, "nobody", unknown), (-1, None, ErrorCode.NONE),
@@ -176,10 +176,14 @@ def liars(broker: Broker) -> None:
         Consumer(broker, group, [topic], id=name).ask(member_epoch=epoch, topic_partitions=[])
     answer = one.beat(full=True)
     broker.expect_equal(
-        "the true one's epoch and partitions", (answer.member_epoch, reported_in(answer)), (epoch, held[0])
+        "the epoch and partitions of the correct member", (answer.member_epoch, reported_in(answer)), (epoch, held[0])
     )
     answer = liar.beat(full=True)
-    broker.expect_equal("the liar's epoch and partitions", (answer.member_epoch, reported_in(answer)), (epoch, held[1]))
+    broker.expect_equal(
+        "the epoch and partitions of the member with false heartbeats",
+        (answer.member_epoch, reported_in(answer)),
+        (epoch, held[1]),
+    )
     found = described_one(broker, group)
     broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, liar.id})
 

@@ -212,14 +212,14 @@ def expired_at_once(broker: Broker) -> None:
     broker.eventually(lambda: is_served(broker, token), "the token is known")
     with broker.case("another user"):
         broker.expect_error(expire(other, token.hmac).error_code, ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
-        broker.expect(is_served(broker, token), "the token is still taken")
+        broker.expect(is_served(broker, token), "the token is still accepted")
     with broker.case("sooner"):
         answer = expire(owner, token.hmac, 60_000)
         broker.expect_error(answer.error_code, ErrorCode.NONE)
         broker.expect(answer.expiry_timestamp_ms < token.expiry_timestamp_ms, "it ends sooner")
     with broker.case("at once"):
         broker.expect_error(expire(owner, token.hmac).error_code, ErrorCode.NONE)
-        broker.eventually(lambda: not is_served(broker, token), "the token is not taken any more")
+        broker.eventually(lambda: not is_served(broker, token), "the token is no longer accepted")
         broker.expect_error(renew(owner, token.hmac).error_code, ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
         connection = unauthenticated(broker)
         expect_refused(broker, connection, show(broker, connection, token))
@@ -286,7 +286,7 @@ def ends(broker: Broker) -> None:
         connection.send(WHO_LEADS, 2, awaited=False)
         broker.expect_closed(connection)
     with broker.case("one that comes then"):
-        broker.expect(not is_served(broker, token), "the token is not taken after its end")
+        broker.expect(not is_served(broker, token), "the token is not accepted after its end")
     broker.expect_error(
         renew(owner, token.hmac).error_code, ErrorCode.DELEGATION_TOKEN_EXPIRED, ErrorCode.DELEGATION_TOKEN_NOT_FOUND
     )

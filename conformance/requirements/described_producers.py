@@ -105,7 +105,7 @@ def describe_open_transaction(broker: Broker) -> None:
         broker.expect_error(result.error_code, ErrorCode.NONE, what="Produce in the transaction")
     found = active_producers(broker, topic)
     broker.expect(id in found, f"producer {id} is among {sorted(found)}")
-    broker.expect_equal("where its transaction began", found[id].current_txn_start_offset, result.base_offset)
+    broker.expect_equal("the first offset of its transaction", found[id].current_txn_start_offset, result.base_offset)
     ended = broker.call(
         EndTxnRequest(transactional_id=name, producer_id=id, producer_epoch=epoch, committed=True), 4, to=coordinator
     )

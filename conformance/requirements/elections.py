@@ -95,9 +95,11 @@ def nobody_rather_than_a_laggard(broker: Broker) -> None:
     with cluster(broker) as nodes:
         topic, writes, leader, follower = leave_only_a_laggard(nodes, unclean=False)
         state = nodes.await_state(topic, lambda state: state.leader != leader, f"node {leader} does not lead")
-        broker.expect_equal("who leads instead", state.leader, NO_ID)
+        broker.expect_equal("the new leader", state.leader, NO_ID)
         broker.eventually(lambda: follower in nodes.living(), f"node {follower} is alive", within_s=STATE_WITHIN_S)
-        broker.expect_equal("who leads while only the follower that was out is alive", nodes.state(topic).leader, NO_ID)
+        broker.expect_equal(
+            "the leader while only the follower outside the ISR is alive", nodes.state(topic).leader, NO_ID
+        )
         nodes.restart(leader)
         nodes.await_leader(topic, leader)
         nodes.expect_kept(topic, writes)
@@ -120,14 +122,16 @@ def a_laggard_rather_than_nobody(broker: Broker) -> None:
         nodes.await_leader(topic, follower)
         nodes.await_isr(topic, follower)
         kept = values(broker.log(topic))
-        broker.expect(5 <= len(kept) < len(writes.sent), f"it has {len(kept)} of {len(writes.sent)} records")
-        broker.expect_equal("what it has", kept, writes.sent[: len(kept)])
+        broker.expect(
+            5 <= len(kept) < len(writes.sent), f"the new leader has {len(kept)} of {len(writes.sent)} records"
+        )
+        broker.expect_equal("the records of the new leader", kept, writes.sent[: len(kept)])
         broker.expect_equal("the next base offset", broker.append(topic, batch(b"new")), len(kept))
         nodes.restart(leader)
         nodes.await_isr(topic, leader, follower)
         logs = [nodes.log_from(topic, node, len(kept) + 1) for node in (leader, follower)]
         broker.expect(logs[0] == logs[1], "both nodes have the same bytes")
-        broker.expect_equal("what both have", values(logs[0]), [*kept, b"new"])
+        broker.expect_equal("the records in both logs", values(logs[0]), [*kept, b"new"])
 
 
 @requirement(
@@ -422,10 +426,12 @@ def eligible_leader_replicas(broker: Broker) -> None:
         leader, follower, _ = nodes.cast()
         topic, writes = nodes.topic(leader, follower, in_sync=2), Writes()
         nodes.write_some(topic, writes, 10)
-        broker.expect_equal("who is eligible at first", list(nodes.described(topic).eligible_leader_replicas or ()), [])
+        broker.expect_equal(
+            "the eligible leader replicas at first", list(nodes.described(topic).eligible_leader_replicas or ()), []
+        )
         before = nodes.freeze_out(topic, follower, writes.value())
         eligible = list(nodes.described(topic).eligible_leader_replicas or ())
-        broker.expect_equal("who is eligible", eligible, [follower])
+        broker.expect_equal("the eligible leader replicas", eligible, [follower])
         nodes.kill(leader)
         nodes.resume(follower)
         nodes.await_state(
@@ -434,5 +440,7 @@ def eligible_leader_replicas(broker: Broker) -> None:
         nodes.restart(leader)  # below the minimum the new leader cannot know its high watermark, and shows nothing
         nodes.await_isr(topic, leader, follower)
         nodes.await_served(topic)
-        broker.expect_equal("who is eligible at last", list(nodes.described(topic).eligible_leader_replicas or ()), [])
+        broker.expect_equal(
+            "the eligible leader replicas at the end", list(nodes.described(topic).eligible_leader_replicas or ()), []
+        )
         nodes.expect_kept(topic, writes)

@@ -241,7 +241,7 @@ def beyond_the_last_stable_offset(broker: Broker) -> None:
         broker.saw(f"from {offset}: answered after {waited_ms:.0f} of {SHORT_MS} ms")
         has_waited = waited_ms >= SHORT_MS * 0.9
         if offset == stable:
-            broker.expect(has_waited, "at the last stable offset it waits")
+            broker.expect(has_waited, "a fetch at the last stable offset waits")
         elif has_waited:
-            broker.tolerate(f"a fetch from {offset}, behind the last stable offset {stable}, waits")
+            broker.tolerate(f"a fetch from {offset}, above the last stable offset {stable}, waits")
     producer.abort()

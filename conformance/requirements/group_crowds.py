@@ -107,7 +107,7 @@ def hundreds_of_groups(broker: Broker) -> None:
             broker.fail(f"group {number} has {found.partitions}")
         stranger = group.heartbeat(members[number - 1].id, member.generation)
         if stranger != ErrorCode.UNKNOWN_MEMBER_ID:
-            broker.fail(f"group {number} knows a member of group {number - 1}")
+            broker.fail(f"group {number} accepts a member of group {number - 1}")
     broker.saw(f"{TINY_GROUPS} groups keep their own members and offsets")
 
 

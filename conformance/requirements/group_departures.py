@@ -51,11 +51,11 @@ def silent_members(broker: Broker) -> None:
     silent.expect(silent.heartbeat(), "Heartbeat")
     await_gone(broker, other, "the silent member is removed")
     waited_ms = (time.monotonic() - began) * 1000
-    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"it is removed after {waited_ms:.0f} ms")
+    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"the member is removed after {waited_ms:.0f} ms")
     other.join()
     broker.expect_equal("the members", [one.member_id for one in other.answer.members], [other.id])
     for at in (silent.generation, other.generation):
-        broker.expect_error(silent.heartbeat(at), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the silent one")
+        broker.expect_error(silent.heartbeat(at), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the silent member")
     broker.expect_error(silent.ask_to_join().error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="its JoinGroup")
 
 
@@ -80,11 +80,14 @@ def late_for_the_rebalance(broker: Broker) -> None:
     group.await_rebalance(late)
     answer = leader.expect_joined()
     waited_ms = (time.monotonic() - began) * 1000
-    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"it is answered after {waited_ms:.0f} ms")
+    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"JoinGroup is answered after {waited_ms:.0f} ms")
     broker.expect_equal("the members", [one.member_id for one in answer.members], [leader.id])
     again = {ErrorCode.ILLEGAL_GENERATION}
     broker.expect_error(
-        late.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, tolerated=again, what="Heartbeat of the late one"
+        late.heartbeat(),
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        tolerated=again,
+        what="Heartbeat of the member that did not join again",
     )
     group.synchronise([leader])
     for timeout_ms in (0, -1) if broker.is_kafka("3.0") else ():
@@ -325,7 +328,7 @@ def the_leader_says_nothing(broker: Broker) -> None:
     answer = follower.synced()
     waited_ms = (time.monotonic() - began) * 1000
     broker.expect_error(answer.error_code, ErrorCode.REBALANCE_IN_PROGRESS, what="the follower's SyncGroup")
-    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"it is answered after {waited_ms:.0f} ms")
+    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"SyncGroup is answered after {waited_ms:.0f} ms")
     broker.expect_error(leader.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the leader")
     follower.join()
     broker.expect_equal("who leads", follower.leads, True)
@@ -357,5 +360,5 @@ def old_members_are_waited_for(broker: Broker) -> None:
         late.heartbeat()
     answer = leader.expect_joined()
     waited_ms = (time.monotonic() - began) * 1000
-    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"it is answered after {waited_ms:.0f} ms")
+    broker.expect(waited_ms >= SHORT_MS - EARLY_MS, f"JoinGroup is answered after {waited_ms:.0f} ms")
     broker.expect_equal("the members", [one.member_id for one in answer.members], [leader.id])

@@ -191,14 +191,14 @@ def liars(broker: Broker) -> None:
                 commit_one(broker, group.name, topic, 9, generation=at, member_id=member.id),
             ]
             if ErrorCode.NONE in codes:
-                broker.fail(f"generation {at} of {member.id} is taken: {codes}")
+                broker.fail(f"generation {at} of {member.id} is accepted: {codes}")
             refused += len(codes)
     for member in (gone, stranger):
         codes = [member.leave(), member.ask_to_join().error_code]
-        broker.expect(ErrorCode.NONE not in codes, f"{member.id} can neither leave nor join: {codes}")
-    broker.expect(refused == 60, f"{refused} lies are refused")
+        broker.expect(ErrorCode.NONE not in codes, f"{member.id}: LeaveGroup and JoinGroup are refused: {codes}")
+    broker.expect(refused == 60, f"{refused} wrong requests are refused")
     for member in (leader, follower):
-        broker.expect_error(member.heartbeat(generation), ErrorCode.NONE, what="a true member's Heartbeat")
+        broker.expect_error(member.heartbeat(generation), ErrorCode.NONE, what="Heartbeat in the right generation")
         broker.expect_equal("its assignment", bytes(member.sync().assignment), share_of(member))
 
 
@@ -219,9 +219,11 @@ def empty_groups_count_on(broker: Broker) -> None:
     broker.expect(
         second.generation > first.generation, f"generation {second.generation} comes after {first.generation}"
     )
-    broker.expect_error(first.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="who has left, in its generation")
+    broker.expect_error(first.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the member that left")
     code = second.heartbeat(first.generation)
-    broker.expect_error(code, ErrorCode.ILLEGAL_GENERATION, tolerated=JOINS_AGAIN, what="the generation before")
+    broker.expect_error(
+        code, ErrorCode.ILLEGAL_GENERATION, tolerated=JOINS_AGAIN, what="Heartbeat in the former generation"
+    )
 
 
 @requirement(

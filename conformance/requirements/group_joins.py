@@ -88,9 +88,9 @@ def member_ids(broker: Broker) -> None:
                 broker.expect_equal("the generation", first.generation_id, -1)
             given = member.id
             answer = member.ask_to_join()
-            broker.expect_error(answer.error_code, ErrorCode.NONE, what="the join that counts")
+            broker.expect_error(answer.error_code, ErrorCode.NONE, what="JoinGroup that must be admitted")
             broker.expect(bool(answer.member_id), f"the member id is {answer.member_id!r}")
-            broker.expect(given in ("", answer.member_id), "it is the one that was given")
+            broker.expect(given in ("", answer.member_id), "the member id is the one from the first response")
             broker.expect_equal("the leader", answer.leader, answer.member_id)
             broker.expect(answer.member_id not in ids, "no other member has this id")
             ids.add(answer.member_id)

@@ -75,7 +75,7 @@ def expect_everywhere(broker: Broker, topic: Topic, current: int, error: ErrorCo
             broker.expect_error(found.error_code, error, what=f"{name} v{version}, current leader epoch {current}")
             offset = getattr(found, OFFSET[name])
             if error != ErrorCode.NONE and offset != UNKNOWN:
-                broker.tolerate(f"{name} v{version} gives {OFFSET[name]} {offset} beside the error")
+                broker.tolerate(f"{name} v{version} has {OFFSET[name]} {offset} in a response with an error")
 
 
 @requirement(
@@ -226,7 +226,9 @@ def unknown_topic_or_partition(broker: Broker) -> None:
             broker.expect_equal("its partition", found.partition, partition)
             reported = found.leader_epoch, found.end_offset
             if reported != (UNKNOWN, UNKNOWN):
-                broker.tolerate(f"v{version}, {what}: epoch {reported[0]} and offset {reported[1]} beside the error")
+                broker.tolerate(
+                    f"v{version}, {what}: epoch {reported[0]} and offset {reported[1]} in a response with an error"
+                )
 
 
 @requirement(

@@ -222,7 +222,7 @@ def answered(answers: list[Any]) -> AnswerParts[int, Any]:
     """The results by partition. Errors: Failed if a partition has several."""
     numbers = [one.partition_index for one in answers]
     if len(set(numbers)) != len(numbers):
-        raise Failed(f"partitions {numbers} are answered")
+        raise Failed(f"a partition has several results (partitions {numbers})")
     return AnswerParts({one.partition_index: one for one in answers})
 
 

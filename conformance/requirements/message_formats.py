@@ -198,7 +198,8 @@ def append_time(broker: Broker) -> None:
                     "the timestamps", [one.message.timestamp for one in seen], [reported] * len(MESSAGES)
                 )
                 broker.expect(
-                    all(one.attributes & LOG_APPEND_TIME for one in seen), "each message says whose time it is"
+                    all(one.attributes & LOG_APPEND_TIME for one in seen),
+                    "each message has the timestamp type LogAppendTime",
                 )
                 early = broker.topic()
                 answer = broker.produce(early, message_set(MESSAGES, magic, codec=codec), version=2)

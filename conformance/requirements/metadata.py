@@ -181,7 +181,7 @@ def all_topics_create_none(broker: Broker) -> None:
     for version in broker.versions_among(MetadataRequest, 0, 1):
         listed = broker.metadata(None if version else [], version=version, auto_create=True).topics
         broker.expect(topic.name not in {one.name for one in listed}, f"v{version} does not list the deleted topic")
-    broker.expect(topic.name not in all_names(broker), "nor is it there afterwards")
+    broker.expect(topic.name not in all_names(broker), "the deleted topic does not exist afterwards")
 
 
 @requirement(

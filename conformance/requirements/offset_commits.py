@@ -391,7 +391,7 @@ def too_much_at_once(broker: Broker) -> None:
     reported = {key: one.offset for key, one in found.items()}
     if set(codes.values()) == {ErrorCode.NONE}:
         broker.expect_equal("what is reported", reported, {key: key[1] for key in offsets})
-        broker.tolerate("it is taken as a whole")
+        broker.tolerate("the request is accepted as a whole")
     else:
         broker.expect_equal("what is reported", reported, {(topic, TOO_MANY - 1): 7})
     expect_committed(broker, group, {(topic, 0): 8})

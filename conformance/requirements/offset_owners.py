@@ -47,7 +47,7 @@ def no_strangers(broker: Broker) -> None:
     broker.expect_error(code, ErrorCode.NONE, what="OffsetCommit of the member")
     for version in commit_versions(broker):
         code = commit_one(broker, group.name, topic, 9, version=version)
-        broker.expect_error(code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"OffsetCommit v{version} of nobody")
+        broker.expect_error(code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"OffsetCommit v{version} without a member id")
     expect_offset(broker, group.name, topic, 3, "the offset, as any client receives it")
 
 
@@ -193,7 +193,9 @@ def handed_over(broker: Broker) -> None:
     expect_offset(broker, group.name, topic, 41, "the offset that the second receives")
     late = commit_one(broker, group.name, topic, 1, generation=first.generation, member_id=first.id)
     refused = ErrorCode.UNKNOWN_MEMBER_ID
-    broker.expect_error(late, refused, tolerated=(ErrorCode.ILLEGAL_GENERATION,), what="a late commit of the first")
+    broker.expect_error(
+        late, refused, tolerated=(ErrorCode.ILLEGAL_GENERATION,), what="a late commit of the former member"
+    )
     code = commit_one(broker, group.name, topic, 42, generation=second.generation, member_id=second.id)
     broker.expect_error(code, ErrorCode.NONE, what="OffsetCommit of the second")
     expect_offset(broker, group.name, topic, 42, "the offset in the end")

@@ -170,7 +170,7 @@ def expired_offsets(broker: Broker) -> None:
     expect_gone(broker, nobodys, subscribed, began, stays, "the offset without members")
     if broker.is_kafka("2.4"):
         expect_gone(broker, live.name, other, began, stays, "the live group's offset of another topic")
-    expect_gone(broker, leaving.name, subscribed, empty_since, stays, "the offset of who left")
+    expect_gone(broker, leaving.name, subscribed, empty_since, stays, "the offset of the member that left")
     expect_offset(broker, live.name, subscribed, 5, "the live group's offset of its topic")
 
 
@@ -190,9 +190,9 @@ def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive:
         found = committed(broker, group, [(topic, 0)])
         return [one.offset for one in found.partitions.values()] == [NOTHING]
 
-    broker.eventually(gone, f"{what} expires", within_s=RETENTION_S + GONE_WITHIN_S, every_s=0.2)
+    broker.eventually(gone, f"{what} is removed", within_s=RETENTION_S + GONE_WITHIN_S, every_s=0.2)
     lived_s = time.monotonic() - since_s
-    broker.expect(lived_s >= RETENTION_S - EARLY_S, f"{what} is gone after {lived_s:.0f} s")
+    broker.expect(lived_s >= RETENTION_S - EARLY_S, f"{what} is removed after {lived_s:.0f} s")
 
 
 @requirement(

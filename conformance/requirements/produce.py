@@ -377,7 +377,7 @@ def codes_of_refusals(broker: Broker) -> None:
             accepted, tolerated = refusals(broker, (code,))
             seen = broker.produce(topic, data, acks=acks).error_code
             if seen == ErrorCode.NONE:
-                broker.skip("it is not refused, of which another requirement speaks")
+                broker.skip("the batch is not refused: another requirement judges that")
             broker.expect_error(seen, *accepted, tolerated=tolerated)
 
 

@@ -41,7 +41,7 @@ def produce_elsewhere(broker: Broker) -> None:
                 )
                 if found.base_offset != -1:
                     broker.tolerate(
-                        f"v{version} at node {node}: the base offset beside the error is {found.base_offset}"
+                        f"v{version} at node {node}: the base offset of a response with an error is {found.base_offset}"
                     )
                 if version >= WITH_LEADER:
                     reported = (found.current_leader.leader_id, found.current_leader.leader_epoch)

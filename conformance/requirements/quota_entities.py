@@ -135,9 +135,9 @@ def filter_of_addresses(broker: Broker) -> None:
     named = {CLIENT_ID: broker.unused_name("client")}
     rate = {CONNECTIONS: 9.0}
     with quota(broker, one, rate), quota(broker, other, rate), quota(broker, named, {PRODUCE: 1000.0}):
-        broker.expect_equal("by the address", found(broker, {IP: (EXACT, one[IP])}), [one])
+        broker.expect_equal("entities by the address", found(broker, {IP: (EXACT, one[IP])}), [one])
         by_any = found(broker, {IP: (ANY, None)})
-        broker.expect(one in by_any and other in by_any, "any address means both")
+        broker.expect(one in by_any and other in by_any, "a filter for any address matches both")
         broker.expect_equal("entities without an address", [each for each in by_any if set(each) != {IP}], [])
 
 

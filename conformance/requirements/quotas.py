@@ -262,15 +262,15 @@ def filters(broker: Broker) -> None:
     alone, together = {CLIENT_ID: client_id}, {USER: user, CLIENT_ID: client_id}
     with quota(broker, alone, {PRODUCE: 1000.0}), quota(broker, together, {PRODUCE: 1000.0}):
         by_name: dict[str, tuple[int, str | None]] = {CLIENT_ID: (EXACT, client_id)}
-        broker.expect_equal("not strict", sorted(found(broker, by_name), key=len), [alone, together])
-        broker.expect_equal("strict", found(broker, by_name, strict=True), [alone])
+        broker.expect_equal("entities by the client id", sorted(found(broker, by_name), key=len), [alone, together])
+        broker.expect_equal("entities by the client id, strict", found(broker, by_name, strict=True), [alone])
         with_user: dict[str, tuple[int, str | None]] = {**by_name, USER: (ANY, None)}
-        broker.expect_equal("of any user", found(broker, with_user), [together])
-        broker.expect_equal("of any user, strict", found(broker, with_user, strict=True), [together])
-        broker.expect_equal("of the default", found(broker, {**by_name, USER: (DEFAULT, None)}), [])
-        broker.expect_equal("nothing, strict", found(broker, {}, strict=True), [])
+        broker.expect_equal("entities of any user", found(broker, with_user), [together])
+        broker.expect_equal("entities of any user, strict", found(broker, with_user, strict=True), [together])
+        broker.expect_equal("entities of the default user", found(broker, {**by_name, USER: (DEFAULT, None)}), [])
+        broker.expect_equal("entities by an empty filter, strict", found(broker, {}, strict=True), [])
         everything = found(broker, {})
-        broker.expect(alone in everything and together in everything, "a filter without parts means all")
+        broker.expect(alone in everything and together in everything, "a filter without parts matches all")
 
 
 @requirement(
@@ -288,7 +288,7 @@ def filter_of_defaults(broker: Broker) -> None:
         wanted: dict[str, tuple[int, str | None]] = {CLIENT_ID: (EXACT, client_id), USER: (DEFAULT, None)}
         broker.expect_equal("the default", found(broker, wanted), [default])
         both = found(broker, {**wanted, USER: (ANY, None)})
-        broker.expect(default in both and named in both, "any user means both")
+        broker.expect(default in both and named in both, "a filter for any user matches both")
 
 
 @requirement(

@@ -33,8 +33,8 @@ def expect_ongoing(broker: Broker, topic: Topic, *, all_: set[int], adding: list
     found = ongoing(broker, topic)
     broker.expect(found is not None, "ListPartitionReassignments reports it")
     broker.expect_equal("all replicas", set(found.replicas), all_)
-    broker.expect_equal("those to come", list(found.adding_replicas), adding)
-    broker.expect_equal("those to go", list(found.removing_replicas), removing)
+    broker.expect_equal("adding replicas", list(found.adding_replicas), adding)
+    broker.expect_equal("removing replicas", list(found.removing_replicas), removing)
 
 
 def expect_done(nodes: JudgedCluster, topic: Topic, *replicas: int) -> None:
@@ -46,7 +46,7 @@ def expect_done(nodes: JudgedCluster, topic: Topic, *replicas: int) -> None:
         f"the partition is on {list(replicas)}",
     )
     broker = nodes.broker
-    broker.eventually(lambda: ongoing(broker, topic) is None, "nothing goes on any more", within_s=STATE_WITHIN_S)
+    broker.eventually(lambda: ongoing(broker, topic) is None, "no reassignment is ongoing", within_s=STATE_WITHIN_S)
     order = nodes.state(topic).replicas
     if order != replicas:
         broker.tolerate(f"the replicas are in the order {order}, and not {replicas}")

@@ -37,4 +37,4 @@ def torn_tail(broker: Broker) -> None:
         broker.expect(all(one.crc_holds for one in batches(logs[1])), "the CRCs hold")
         before = values(logs[0])
         nodes.lead(topic, follower)
-        broker.expect_equal("what it shows as leader", values(broker.log(topic)), before)
+        broker.expect_equal("the records that the restarted node serves as leader", values(broker.log(topic)), before)

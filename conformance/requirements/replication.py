@@ -137,14 +137,14 @@ def back_when_caught_up(broker: Broker) -> None:
             until = time.monotonic() + NEWS_S
             while time.monotonic() < until:  # who is brought in wrongly may be out again as a laggard at once
                 seen |= nodes.state(topic).isr
-        broker.expect_equal("who is in sync after fetches at 0, 3 and 4 of 5", seen, {leader})
+        broker.expect_equal("the ISR after fetches at 0, 3 and 4 of 5", seen, {leader})
 
         def brought() -> bool:
             fetch_as(broker, topic, follower, 5, nodes.address(leader))
             return follower in nodes.state(topic).isr
 
-        broker.eventually(brought, f"fetches at 5 of 5 bring node {follower} in")
-        broker.saw(f"fetches at 5 of 5 bring node {follower} in")
+        broker.eventually(brought, f"fetches at offset 5 of 5 bring node {follower} into the ISR")
+        broker.saw(f"fetches at offset 5 of 5 bring node {follower} into the ISR")
 
 
 @requirement(
@@ -177,14 +177,14 @@ def back_when_in_the_epoch(broker: Broker) -> None:
             while time.monotonic() < until:
                 seen |= nodes.state(topic).isr
         reported = f"fetches at {committed} and {begins - 1}, before the epoch's start at {begins}"
-        broker.expect_equal(f"who is in sync after {reported}", seen, {former, leader})
+        broker.expect_equal(f"the ISR after {reported}", seen, {former, leader})
 
         def brought() -> bool:
             fetch_as(broker, topic, follower, begins, nodes.address(leader))
             return follower in nodes.state(topic).isr
 
-        broker.eventually(brought, f"fetches at {begins} bring node {follower} in")
-        broker.saw(f"fetches at {begins} bring node {follower} in")
+        broker.eventually(brought, f"fetches at offset {begins} bring node {follower} into the ISR")
+        broker.saw(f"fetches at offset {begins} bring node {follower} into the ISR")
 
 
 @requirement(
@@ -234,7 +234,7 @@ def the_last_one_is_kept(broker: Broker) -> None:
         if not kept:
             kept = set(nodes.described(topic).eligible_leader_replicas or ())
             broker.saw(f"the ISR is empty; eligible to lead: {sorted(kept)}")
-        broker.expect_equal("who is in sync or eligible", kept, {only_one})
+        broker.expect_equal("the ISR, or the eligible leader replicas if it is empty", kept, {only_one})
         nodes.resume(only_one)
         nodes.await_leader(topic, only_one)
         nodes.await_isr(topic, only_one)
@@ -311,7 +311,7 @@ def a_fenced_broker_stays_out(broker: Broker) -> None:
         for _ in range(10):
             fetch_as(broker, topic, follower, 2, nodes.address(leader), max_wait_ms=100)
             seen |= nodes.state(topic).isr
-        broker.expect_equal("who was in sync while it was fenced", seen, {leader})
+        broker.expect_equal("the ISR while the broker was fenced", seen, {leader})
         nodes.resume(follower)
         nodes.await_isr(topic, leader, follower)
 
@@ -359,7 +359,7 @@ def strangers_do_not_follow(broker: Broker) -> None:
                 found = fetch_as(broker, topic, who, 1, nodes.address(leader), current_leader_epoch=current)
                 reported = f"a fetch of broker {who} with the current leader epoch {current}"
                 broker.expect_error(found.error_code, error, what=reported)
-                broker.expect_equal("what it gives", bytes(found.records or b""), b"")
+                broker.expect_equal("the records in the response", bytes(found.records or b""), b"")
         broker.expect_equal("the partition", nodes.state(topic), before)
 
 

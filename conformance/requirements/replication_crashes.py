@@ -38,7 +38,7 @@ def survive_on_the_follower(nodes: JudgedCluster, leader: int, follower: int) ->
     if shown == written:
         nodes.restart(leader)
         return None
-    broker.expect_equal("what the new leader shows", shown, written[: len(shown)])
+    broker.expect_equal("the records that the new leader serves", shown, written[: len(shown)])
     broker.expect_equal("the next base offset", broker.append(topic, batch(b"new")), len(shown))
     return topic, [*shown, b"new"]
 
@@ -64,10 +64,12 @@ def an_old_leader_truncates(broker: Broker) -> None:
             nodes.restart(leader)
             nodes.await_isr(topic, leader, follower)
             logs = [nodes.log_from(topic, node, len(wanted)) for node in (leader, follower)]
-            broker.expect_equal("what the old leader shows", values(logs[0]), wanted)
+            broker.expect_equal("the records that the old leader serves", values(logs[0]), wanted)
             broker.expect(logs[0] == logs[1], "both nodes have the same bytes")
             nodes.lead(topic, leader)
-            broker.expect_equal("what it shows as the leader", values(broker.log(topic)), wanted)
+            broker.expect_equal(
+                "the records that the old leader serves when it leads again", values(broker.log(topic)), wanted
+            )
             broker.expect_equal("its next base offset", broker.append(topic, batch(b"more")), len(wanted))
             return True
 

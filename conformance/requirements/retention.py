@@ -74,7 +74,7 @@ class Watch:
             end = aged(self.broker, self.topic, HOUR_MS)[0] + 1
             self.broker.eventually(
                 lambda end=end: self.broker.start_offset(self.topic) == end,
-                "a record that is expired goes",
+                "an expired record is removed",
                 within_s=look_within_s(self.broker),
             )
 

@@ -101,7 +101,7 @@ def fenced_instances(broker: Broker) -> None:
         refused = {fenced, unknown}
         broker.expect_error(member.leave(), error, tolerated=refused, what=f"LeaveGroup with {reported}")
     broker.expect_error(old.ask_to_join().error_code, fenced, what="JoinGroup with the old member id")
-    broker.expect_error(new.heartbeat(), ErrorCode.NONE, tolerated=JOINS_AGAIN, what="Heartbeat of the new one")
+    broker.expect_error(new.heartbeat(), ErrorCode.NONE, tolerated=JOINS_AGAIN, what="Heartbeat of the new member")
 
 
 @requirement(
@@ -130,8 +130,12 @@ def removed_by_instance_id(broker: Broker) -> None:
             answer = group.leave(right, version=version)
             reported = [(one.group_instance_id, one.error_code) for one in answer.members]
             broker.expect_equal("the result", reported, [(follower.instance_id, 0)])
-            broker.expect_error(follower.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of who was removed")
-            broker.expect_error(leader.heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS, what="Heartbeat of the other one")
+            broker.expect_error(
+                follower.heartbeat(), ErrorCode.UNKNOWN_MEMBER_ID, what="Heartbeat of the removed member"
+            )
+            broker.expect_error(
+                leader.heartbeat(), ErrorCode.REBALANCE_IN_PROGRESS, what="Heartbeat of the other member"
+            )
 
 
 @requirement(

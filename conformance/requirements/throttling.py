@@ -192,7 +192,8 @@ def removed(broker: Broker) -> None:
             expect_throttled(broker, lambda id=client_id: produce_throttle(broker, id, topic), "the producer")
             set_quota(broker, {CLIENT_ID: client_id}, {PRODUCE: later})
             broker.eventually(
-                lambda id=client_id: produce_throttle(broker, id, topic, size=1) == 0, "it is throttled no more"
+                lambda id=client_id: produce_throttle(broker, id, topic, size=1) == 0,
+                "the client is no longer throttled",
             )
             set_quota(broker, {CLIENT_ID: client_id}, {PRODUCE: None})
 
@@ -366,7 +367,7 @@ def creation_refused(broker: Broker) -> None:
         if code == ErrorCode.NONE:
             return False
         broker.expect_error(code, ErrorCode.THROTTLING_QUOTA_EXCEEDED)
-        broker.expect(answer.throttle_time_ms > 0, "the response says for how long")
+        broker.expect(answer.throttle_time_ms > 0, "the response has a throttle time")
         broker.expect(name not in names(broker), "the topic is not created")
         return True
 
@@ -421,7 +422,7 @@ def others_refused(broker: Broker) -> None:
         if code == ErrorCode.NONE:
             return False
         broker.expect_error(code, ErrorCode.THROTTLING_QUOTA_EXCEEDED, what="CreatePartitions")
-        broker.expect(grown.throttle_time_ms > 0, "the response to CreatePartitions says for how long")
+        broker.expect(grown.throttle_time_ms > 0, "the response to CreatePartitions has a throttle time")
         gone = DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)
         deleted = client(broker, client_id).call(gone, broker.version_for(gone, 5))
         broker.expect_error(

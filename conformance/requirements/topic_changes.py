@@ -199,7 +199,7 @@ def impossible_growth(broker: Broker) -> None:
         name = broker.unused_name()
         result = only(grow(broker, {name: 3}), "result")
         broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        broker.expect(name not in existing(broker), "it was not made")
+        broker.expect(name not in existing(broker), "the topic was not created")
     for what, assignments in {
         "replicas for one of two": [[node]],
         "replicas for three of two": [[node]] * 3,

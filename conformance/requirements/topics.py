@@ -60,7 +60,7 @@ def create(
         )
 
     with suppress(NoAnswer):
-        broker.eventually(answered, "a broker takes one replica")
+        broker.eventually(answered, "CreateTopics with one replica is not refused with INVALID_REPLICATION_FACTOR")
     return results
 
 
@@ -342,7 +342,7 @@ def validate_only(broker: Broker) -> None:
         if version >= 5:
             broker.expect_equal(f"v{version}: its partitions in the answer", result.num_partitions, 3)
         with directly():
-            broker.expect(name not in existing(broker), f"v{version}: it was not made")
+            broker.expect(name not in existing(broker), f"v{version}: the topic was not created")
         expect_refused(
             broker,
             new_topic(name, 0),

@@ -259,8 +259,10 @@ def another_broker(broker: Broker) -> None:
             if lost.is_described:
                 broker.expect_error(lost.described().error_code, wrong, what=f"DescribeTransactions {reported}")
         if client.is_described:
-            broker.expect_equal("who it is", (client.described().producer_epoch, client.state()), (0, "Empty"))
+            broker.expect_equal(
+                "producer epoch and state", (client.described().producer_epoch, client.state()), (0, "Empty")
+            )
         before, after = client.identity, client.init()
         broker.expect_error(after.error_code, ErrorCode.NONE, what="InitProducerId of the coordinator")
         identity = after.producer_id, after.producer_epoch
-        broker.expect_equal("who it is after InitProducerId", identity, (before[0], before[1] + 1))
+        broker.expect_equal("producer id and epoch after InitProducerId", identity, (before[0], before[1] + 1))

@@ -354,7 +354,7 @@ def markers_from_outside(broker: Broker) -> None:
             log = [(one.producer_id, one.producer_epoch, one.kind) for one in markers(broker.log(topic))]
             reported = [(id, epoch, COMMIT), (id, epoch, COMMIT), (id, epoch + 1, COMMIT)]
             broker.expect_equal("the control batches", log, reported)
-            broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 4)
+            broker.expect_equal("the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), 4)
 
 
 def write_markers(broker: Broker, topic: Topic, identity: tuple[int, int], version: int) -> dict[int, int]:

@@ -127,8 +127,12 @@ def expect_outcomes(broker: Broker, cases: list[Wanted], topic: Topic, times: in
         f"nothing is open in {topic.name}",
     )
     wanted = sorted(case.value for case in cases if case.committed for _ in range(times))
-    seen = through(broker, lambda: [value or b"" for value in committed_values(broker, topic)] or None, "what counts")
-    broker.expect_equal(f"what counts in {topic.name}", sorted(seen), wanted)
+    seen = through(
+        broker,
+        lambda: [value or b"" for value in committed_values(broker, topic)] or None,
+        "the committed records can be read",
+    )
+    broker.expect_equal(f"the committed records of {topic.name}", sorted(seen), wanted)
 
 
 def await_complete(broker: Broker, case: Wanted, *, within_s: float = STATE_WITHIN_S) -> None:
@@ -386,7 +390,9 @@ def open_at_a_death(broker: Broker) -> None:
         if counting == [b"open", b"next"] and kinds == [False, False, True]:
             broker.tolerate(f"KAFKA-20734: no marker for {client.timeout_ms} ms by {client.protocol.name}")
         else:
-            broker.expect_equal(f"what counts ({client.timeout_ms} ms, {client.protocol.name})", counting, [b"next"])
+            broker.expect_equal(
+                f"the committed records ({client.timeout_ms} ms, {client.protocol.name})", counting, [b"next"]
+            )
 
 
 def await_marker(client: TransactionalClient, within_s: float) -> None:

@@ -136,13 +136,15 @@ def over_segments_and_pieces(broker: Broker) -> None:
     for number in [number for number, values in pending.items() if values]:
         finish(number)
     counting = committed(broker, topic)
-    broker.expect_equal("what counts", [one.value for one in counting], [one for one in written if outcome[one]])
+    broker.expect_equal(
+        "the committed records", [one.value for one in counting], [one for one in written if outcome[one]]
+    )
     pieces = committed(broker, topic, partition_max_bytes=PIECE_BYTES)
-    broker.expect(pieces == counting, f"{len(pieces)} records count where one batch comes at a time")
+    broker.expect(pieces == counting, f"{len(pieces)} records are visible in fetches of one batch each")
     for offset in range(broker.end_offset(topic)):
         seen = committed(broker, topic, offset=offset, partition_max_bytes=PIECE_BYTES)
         wanted = [one for one in counting if one.offset >= offset]
-        broker.expect(seen == wanted, f"from offset {offset} on {len(seen)} of {len(wanted)} records count")
+        broker.expect(seen == wanted, f"from offset {offset} on {len(seen)} of {len(wanted)} records are visible")
 
 
 @requirement(
@@ -165,15 +167,15 @@ def deleted_in_between(broker: Broker) -> None:
         client.write(topic, b"2")
         broker.append(topic, batch(b"plain"))
         broker.expect_equal("the new start", broker.delete_records(topic, 2), 2)
-        broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
+        broker.expect_equal("the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
         client.write(topic, b"3")
         client.finish(committed=False)
         found = broker.fetch(topic, 2, isolation=READ_COMMITTED)
         broker.expect_equal("the list", aborted_of(found), [(identity, 1)])
         seen = [record.value for record in committed(broker, topic, offset=2)]
-        broker.expect_equal("what counts", seen, [b"plain"])
+        broker.expect_equal("the committed records", seen, [b"plain"])
         broker.expect_equal(
-            "the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), broker.end_offset(topic)
+            "the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), broker.end_offset(topic)
         )
 
     in_each_protocol(broker, judge)
@@ -218,7 +220,7 @@ def over_a_restart(broker: Broker) -> None:
         client.finish(committed=True)
     names = [client.protocol.name.encode() for client in clients]
     wanted = [b"%d of %s" % (number, name) for number in (1, 2) for name in names]
-    expect_committed(broker, "what counts", topic, *wanted)
+    expect_committed(broker, "the committed records", topic, *wanted)
 
 
 @requirement(
@@ -244,7 +246,7 @@ def compressed(broker: Broker) -> None:
         ends = [(marker_of(one).kind, one.codec) for one in log if one.attributes & CONTROL]
         broker.expect_equal("the control batches", ends, [(ABORT, NONE), (COMMIT, NONE)])
         wanted = [value for name in known for value in (b"%s " % name.encode() * 50, b"1")]
-        expect_committed(broker, "what counts", topic, *wanted)
+        expect_committed(broker, "the committed records", topic, *wanted)
 
     in_each_protocol(broker, judge)
 
@@ -273,8 +275,8 @@ def older_than_the_expiration(broker: Broker) -> None:
     )
     found = active_producers(broker, topic)
     broker.expect(id in found, f"producer {id} is among {sorted(found)}")
-    broker.expect_equal("where its transaction began", found[id].current_txn_start_offset, first)
-    broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), first)
+    broker.expect_equal("the first offset of its transaction", found[id].current_txn_start_offset, first)
+    broker.expect_equal("the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), first)
     client.write(topic, b"2")
     client.finish(committed=False)
     listed = aborted_of(broker.fetch(topic, 0, isolation=READ_COMMITTED))

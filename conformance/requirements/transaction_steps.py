@@ -322,7 +322,7 @@ def beginnings_by_state(broker: Broker) -> None:
         if client.is_described:
             client.expect_open(topic)
         else:
-            broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 0)
+            broker.expect_equal("the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), 0)
         client.finish(committed=True)
         client = in_state(broker, protocol, state, before)
         id, epoch = client.identity
@@ -355,7 +355,7 @@ def without_records(broker: Broker) -> None:
                 if stable == 0 != end:
                     broker.tolerate("a partition without a record of it has no marker")
                 else:
-                    broker.expect_equal(f"the stable end of partition {partition}", stable, end)
+                    broker.expect_equal(f"the last stable offset of partition {partition}", stable, end)
             client.add_all({})
             if client.is_described:
                 broker.expect_equal("the state after adding nothing", client.state(), ONGOING)

@@ -155,7 +155,7 @@ def open_for_too_long(broker: Broker) -> None:
             broker.expect_error(ended.error_code, ErrorCode.INVALID_TXN_STATE, what="EndTxn v5 to commit")
             answer = client.end(committed=False)
             expect_identity(broker, "EndTxn v5 to abort", answer, (old[0], new_epoch))
-        broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
+        broker.expect_equal("the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
         broker.expect_equal("the end of the other partition", broker.end_offset(topic, 1), 0)
 
     in_each_protocol(broker, judge)

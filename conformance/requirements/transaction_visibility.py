@@ -180,7 +180,7 @@ def one_outcome(broker: Broker) -> None:
                 kinds = [marker.kind for marker in markers(broker.log(topic, offset=2 * number))]
                 broker.expect_equal(f"the markers in {topic.name}", kinds, [COMMIT if ends_well else ABORT])
         for topic in topics:
-            expect_committed(broker, "what counts", topic, b"0", b"2")
+            expect_committed(broker, "the committed records", topic, b"0", b"2")
 
     in_each_protocol(broker, judge)
 
@@ -225,7 +225,7 @@ def zombies(broker: Broker) -> None:
         refused("while the new one's is open")
         new.finish(committed=True)
         refused("after it")
-        expect_committed(broker, "what counts", topic, b"old", b"new")
+        expect_committed(broker, "the committed records", topic, b"old", b"new")
         broker.expect_equal("the log end offset of the other partition", broker.end_offset(topic, 1), 0)
 
     in_each_protocol(broker, judge)
@@ -255,7 +255,7 @@ def without_a_deleted_topic(broker: Broker) -> None:
             deleted = broker.call(delete_topics_request([gone.name], version), version)
             expect_agreed("DeleteTopics", only(deleted.responses, "topic in the answer").error_code)
             client.finish(committed=ends_well)
-        expect_committed(broker, "what counts in the other topic", kept, b"1")
-        broker.expect_equal("its stable end", broker.end_offset(kept, isolation=READ_COMMITTED), 4)
+        expect_committed(broker, "the committed records of the other topic", kept, b"1")
+        broker.expect_equal("its last stable offset", broker.end_offset(kept, isolation=READ_COMMITTED), 4)
 
     in_each_protocol(broker, judge)

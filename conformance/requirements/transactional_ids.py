@@ -124,7 +124,7 @@ def the_next_epoch(broker: Broker) -> None:
     def judge(protocol: Protocol) -> None:
         old = TransactionalClient(broker, protocol)
         new = TransactionalClient(broker, protocol, old.name)
-        broker.expect_equal("who comes after", new.identity, (old.id, old.epoch + 1))
+        broker.expect_equal("producer id and epoch of the next producer", new.identity, (old.id, old.epoch + 1))
         for version in range(at_most(broker, AddPartitionsToTxnRequest, ADD_PARTITIONS_VERSION) + 1):
             expect_fenced(broker, old.add(topic, version=version), fenced_in(version), f"AddPartitionsToTxn v{version}")
             expect_fenced(
@@ -291,10 +291,12 @@ def texts(broker: Broker) -> None:
             if client.is_described:
                 broker.expect(client.described().transactional_id == name, "it is described by its name")
             again = TransactionalClient(broker, CLASSIC, name)
-            broker.expect_equal("who comes after", again.identity, (client.id, client.epoch + 1))
+            broker.expect_equal(
+                "producer id and epoch of the next producer", again.identity, (client.id, client.epoch + 1)
+            )
             again.write(topic, b"x")
             again.finish(committed=True)
-            broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
+            broker.expect_equal("the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
 
 
 @requirement(

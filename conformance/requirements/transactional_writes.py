@@ -112,7 +112,7 @@ def partitions_add_themselves(broker: Broker) -> None:
                 broker.expect_equal("the other partitions", len(reported.get(OFFSETS, [])), 1)
             client.finish(committed=True)
             ends = [broker.end_offset(topic, partition, isolation=READ_COMMITTED) for partition in range(3)]
-            broker.expect_equal("the stable ends", ends, [2, 2, 2])
+            broker.expect_equal("the last stable offsets", ends, [2, 2, 2])
 
 
 def in_transaction(client: TransactionalClient, sequence: int, *records: bytes) -> bytes:
@@ -251,7 +251,7 @@ def writes_of_somebody_else(broker: Broker) -> None:
         if result.error_code != ErrorCode.NONE:
             broker.tolerate(f"Produce, no producer: {error_name(result.error_code)}")
             return
-        broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 1)
+        broker.expect_equal("the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), 1)
 
     in_each_protocol(broker, judge)
 

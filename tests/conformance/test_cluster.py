@@ -298,7 +298,9 @@ def test_a_base_offset_beside_an_error_is_the_business_of_another_requirement(
     monkeypatch.setattr(broker, "versions_of", lambda *_: (9, 9))
     monkeypatch.setattr(broker, "call", refused)
     test(broker)
-    assert {*broker.tolerances} == {f"v9 at node {node}: the base offset beside the error is 0" for node in (2, 3)}
+    assert {*broker.tolerances} == {
+        f"v9 at node {node}: the base offset of a response with an error is 0" for node in (2, 3)
+    }
 
 
 def test_a_move_that_ends_in_another_order_has_lost_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from conformance.classic_groups import subscription
 from conformance.liars import Behind
 from linearizability.client.requests import READ_COMMITTED
 from linearizability.mutants.wire.lies import LIES
-from linearizability.mutants.wire.proxy import Exchange, sized
+from linearizability.mutants.wire.proxy import Answer, Exchange, sized
 from linearizability.mutants.wire.rewriting import Liar
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
@@ -109,6 +109,21 @@ def no_marker_in_the_first_partition(answer: Any, exchange: Exchange) -> None:
 def nothing_ends_well(answer: Any, exchange: Exchange) -> None:
     if answer.error_code == ErrorCode.INVALID_TXN_STATE and exchange.version < WITH_EPOCHS:
         answer.error_code = 0
+
+
+class EndsNothing(Habit):
+    """Agrees to an EndTxn before KIP-890 of a transactional id to which no partition was ever added."""
+
+    def __init__(self) -> None:
+        super().__init__("EndTxn", nothing_ends_well)
+        self.begun: set[str] = set()
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        if exchange.api == "AddPartitionsToTxn":
+            self.begun.add(exchange.request.v3_and_below_transactional_id)
+        if exchange.api == self.api and exchange.request.transactional_id in self.begun:
+            return None
+        return super().answered(exchange, frame)
 
 
 class Asking(Habit):
@@ -237,8 +252,18 @@ def test_what_ends_without_a_transaction_says_nothing_of_one(sound: tuple[Loop, 
 
 def test_a_copy_may_be_refused_as_one(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
     """As by tansu: Java, librdkafka and franz-go take it as success."""
-    _, verdicts = judged(sound, Liar(LIES["copy-refused"]), "IDM-05", tmp_path)
-    assert verdicts == {"IDM-05": "tolerated"}
+    _, verdicts = judged(sound, Liar(LIES["copy-refused"]), "IDM-05 IDM-16", tmp_path)
+    assert verdicts == {"IDM-05": "tolerated", "IDM-16": "tolerated"}
+
+
+@pytest.mark.parametrize(
+    ("habit", "verdict"), [(EndsNothing(), "tolerated"), (Habit("EndTxn", nothing_ends_well), "fail")]
+)
+def test_an_end_of_nothing_is_tolerated_and_one_of_another_outcome_is_not(
+    habit: Habit, verdict: str, sound: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    _, verdicts = judged(sound, habit, "TXN-28", tmp_path)
+    assert verdicts == {"TXN-28": verdict}
 
 
 def test_a_member_that_was_late_may_be_of_an_earlier_generation(sound: tuple[Loop, Behind], tmp_path: Path) -> None:

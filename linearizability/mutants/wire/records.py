@@ -372,7 +372,7 @@ LIES = [
     Lie("gap-unnoticed", PRODUCE, "OUT_OF_ORDER_SEQUENCE_NUMBER is reported as no error", "IDM-04 IDM-09 IDM-06", answer=errors(E.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)),
     Lie("gap-as-unknown-producer", PRODUCE, "OUT_OF_ORDER_SEQUENCE_NUMBER is reported as UNKNOWN_PRODUCER_ID", "IDM-04 IDM-09", answer=errors(E.OUT_OF_ORDER_SEQUENCE_NUMBER, E.UNKNOWN_PRODUCER_ID)),
     Lie("sequences-unchecked", PRODUCE, "producers' ids and sequences are not looked at", "IDM", ask=sent(header("producer_id", -1, where=lambda read: not read.attributes & 0x30))),
-    Lie("copy-refused", PRODUCE, "a batch that is sent again is DUPLICATE_SEQUENCE_NUMBER", "IDM-05 IDM-16", answer=when(seen_before, errors(0, E.DUPLICATE_SEQUENCE_NUMBER))),
+    Lie("copy-refused", PRODUCE, "a batch that is sent again is DUPLICATE_SEQUENCE_NUMBER", "", answer=when(seen_before, errors(0, E.DUPLICATE_SEQUENCE_NUMBER)), unseen="clients take it as success (Sender.completeBatch); IDM-05, IDM-16 and CMP-09 tolerate it"),
     Lie("copy-has-no-offset", PRODUCE, "a batch that is sent again has the base offset -1", "IDM-05", answer=when(seen_before, put(STORED + "base_offset", -1))),
     Lie("old-epoch-unnoticed", PRODUCE, "INVALID_PRODUCER_EPOCH is reported as no error", "IDM-08 TXN TXV-12", answer=errors(E.INVALID_PRODUCER_EPOCH, 0)),
     Lie("old-epoch-as-gap", PRODUCE, "INVALID_PRODUCER_EPOCH is reported as OUT_OF_ORDER_SEQUENCE_NUMBER", "IDM-08 TXN-50", answer=errors(E.INVALID_PRODUCER_EPOCH, E.OUT_OF_ORDER_SEQUENCE_NUMBER)),

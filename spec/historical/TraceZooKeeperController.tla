@@ -149,7 +149,8 @@ RemoveFromIsr(e) ==
 \* The leader's proposal.  A reassignment that the new ISR completes is written with it, and moves the leadership if need be.
 Alter(e) ==
     LET l == e.proposer
-    IN  /\ pending[l] # None /\ pending[l].answered = 0
+    IN  /\ l \in DOMAIN pending  \* a replica may be removed while no broker leads
+        /\ pending[l] # None /\ pending[l].answered = 0
         /\ IsDecisionFor(e, pending[l].isr)
         /\ pending[l].leaderEpoch = state.leaderEpoch /\ pending[l].version = state.version
         /\ state'.isr = pending[l].isr \cap state'.replicas

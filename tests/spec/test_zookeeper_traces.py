@@ -143,7 +143,8 @@ def test_a_row_that_says_too_little_is_named(row: Row, message: str) -> None:
 # ---- drawn runs
 
 SEEDS = [seed for seed in range(120) if draw(seed, None, 3, "records", "zookeeper").is_traceable]
-SAMPLE = SEEDS[:8]
+SAMPLE = [*SEEDS[:8], 27]
+"""In seed 27 a replica is removed while no broker leads."""
 """What CI checks of them."""
 
 

@@ -57,7 +57,7 @@ def test_a_simulated_behaviour_is_read() -> None:
 
 
 def test_not_every_grain_has_schedules() -> None:
-    with pytest.raises(NoBehaviours, match="MCMessages has no steps"):
+    with pytest.raises(NoBehaviours, match="MCMessages has no schedules"):
         schedule(all_cases()["MCMessages"], "random", ())
     refused = CliRunner().invoke(app, ["spec", "behaviours", "MCMessages"])
     assert refused.exit_code == 2

@@ -62,9 +62,9 @@ class Observations:
         self.built_on: list[str] = []
         """For each failed case, the requirement that its failed step names."""
         self.late: list[bool] = []
+        """For each failed case, whether it failed by a timeout."""
         self.direct: list[bool] = []
         """For each failed case, whether nothing else can be its cause."""
-        """For each failed case, whether it failed by a timeout."""
 
     def be_patient(self, patience: float) -> None:
         """Raise the factor on waits and on the deadline to `patience`, unless it is already larger."""

@@ -105,6 +105,10 @@ class ControllerChannel:
 
     # ---- for clients
 
+    def was_forwarded(self, request: Request) -> bool:
+        """Never on a broker's listener: brokers forward in envelopes, to a controller's listener."""
+        return False
+
     def decide_or_refuse(self, request: Request, body: Message, now: TimestampMs) -> None:
         """Answer a request on a controller's listener, with NOT_CONTROLLER if another node is active."""
 

@@ -48,6 +48,11 @@ METADATA_FETCHES = frozenset({1, 59})
 """Fetch and FetchSnapshot: the leader may delay them, and other requests should not wait behind them."""
 
 
+def client_id_of(node: NodeId) -> str:
+    """The client id of a node's requests to other nodes."""
+    return f"node-{node}"
+
+
 @dataclass(slots=True)
 class _Question:
     key: int
@@ -62,7 +67,7 @@ class Peers:
 
     def __init__(self, node: NodeId, effects: Callable[[Effect], None], release: str = RELEASE) -> None:
         """`release` is that of the oldest peer."""
-        self._client_id = f"node-{node}"
+        self._client_id = client_id_of(node)
         self._emit = effects
         self._release = release
         self._channels: dict[tuple[NodeId, str], deque[_Question]] = {}
@@ -161,6 +166,10 @@ class Brokers:
     ) -> None:
         body, answered = self.translate(body, answered)
         self._peers.ask(broker, self._address_of(broker), purpose, body, now, timeout_ms, answered)
+
+    def has_sent(self, client_id: str | None) -> bool:
+        """Whether a request with this client id comes from a registered broker of the reference."""
+        return any(client_id == client_id_of(broker) for broker in self._image.brokers)
 
     def _address_of(self, broker: NodeId) -> Address:
         found = self._image.brokers.get(broker)

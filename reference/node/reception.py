@@ -63,6 +63,7 @@ def _is_among(resource: Message, refused: Refused) -> bool:
 class Channel(Protocol):
     """The way to the active controller."""
 
+    def was_forwarded(self, request: Request) -> bool: ...
     def decide_or_refuse(self, request: Request, body: Message, now: TimestampMs) -> None: ...
     def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None: ...
 
@@ -141,11 +142,10 @@ class Reception:
         """Pass a request to the active controller, without the changes of settings that are refused here."""
         context, key = self._context, request.key
         is_controller = kind is CONTROLLER
-        refused = (
-            refused_by_controller(context.image, body)
-            if is_controller
-            else refused_by_broker(context.configuration, body)
-        )
+        if is_controller:
+            refused = refused_by_controller(context.image, body)
+        else:
+            refused = [] if self._channel.was_forwarded(request) else refused_by_broker(context.configuration, body)
         if refused:
             response = refusals(body, refused)
             left = [each for each in items_of(key, body) if not _is_among(each, refused)]

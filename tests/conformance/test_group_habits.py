@@ -149,7 +149,7 @@ def test_a_member_commits_in_no_version_that_cannot_say_who_it_is() -> None:
         commit_one(broker, "group", Topic("topic", NO_UUID, 1), 1, generation=1, member_id="member")
 
 
-def test_where_nobody_is_put_out_commits_keep_nobody(
+def test_where_no_member_is_removed_commits_keep_none(
     coordinator: tuple[Loop, Behind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SeaweedFS looks for silent members each half minute: GRP-36 passed, though commits are not heeded there."""

@@ -25,7 +25,9 @@ from linearizability.targets.ports import free_ports
 from linearizability.targets.reference import TIDEGAUGE, ZooKeeperReferenceCluster
 from linearizability.targets.wire import Wire
 from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper, zookeeper_program
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.zookeeper import znodes
 from tests.targets.numbers import PATIENT, QUIET, consumed, produce
 from tests.waiting import await_true
@@ -58,6 +60,28 @@ def test_each_broker_is_killed_in_turn_and_nothing_is_lost(tmp_path: Path) -> No
                 assert time.monotonic() < until, f"node {victim} is not in sync again"
                 time.sleep(0.2)
         assert sorted(consumed(target.bootstrap, 4 * RECORDS, PARTITIONS)) == [*range(4 * RECORDS)]
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_each_broker_takes_its_own_settings_alone(tmp_path: Path) -> None:
+    """Two of three forward them to the controller, whose settings they are not."""
+    with open_target("reference-zk:3", folder=tmp_path, config={}) as target:
+        for node in target.nodes:
+            with Wire.connect(node.host, node.port) as wire:
+                codes = {
+                    other.id: wire.call(altered_backoff(other.id)).responses[0].error_code for other in target.nodes
+                }
+            refused = ErrorCode.INVALID_REQUEST
+            assert codes == {other.id: ErrorCode.NONE if other.id == node.id else refused for other in target.nodes}
+
+
+def altered_backoff(broker: int) -> IncrementalAlterConfigsRequest:
+    change = IncrementalAlterConfigsRequest.AlterableConfig(name="log.cleaner.backoff.ms", value="1234")
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=4, resource_name=str(broker), configs=[change]
+    )
+    return IncrementalAlterConfigsRequest(resources=[resource])
 
 
 TOPICS, CONFIGS = "kafka.admin.TopicCommand", "kafka.admin.ConfigCommand"

@@ -97,6 +97,10 @@ class ZooKeeperChannel:
 
         self._decide(request, body, refuse, now) if self.controller.is_active else refuse(now)
 
+    def was_forwarded(self, request: Request) -> bool:
+        """Whether another broker forwarded a client's request to this node as the controller: that broker has checked it."""
+        return self.controller.is_active and self._brokers.has_sent(request.client_id)
+
     def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None:
         """Answer a client's request, by this node or the controller."""
         self._send(_Carried(request, body, TimestampMs(now + TIMEOUT_MS), now), now)

@@ -124,7 +124,6 @@ DIFFERS = {
     "kafka-topics --create --topic four --replication-factor 4": CONTROLLER,
     "kafka-topics --alter --topic two --partitions 1": CONTROLLER,
     "kafka-configs --alter --topic one --add-config cleanup.policy=none": CONTROLLER,
-    "kafka-configs --alter --topic nowhere --add-config retention.ms=5": CONTROLLER,
     "kafka-configs --alter --broker 1 --add-config num.partitions=5": CONTROLLER,
     "kafka-leader-election --election-type unclean --topic one --partition 9": CONTROLLER,
     "kafka-consumer-groups --delete --group readers": "since 4.0 a group without offsets is there until it is deleted",

@@ -1,4 +1,4 @@
-"""A running broker, as these tests look at it: its memory, its log, and well-behaved clients beside the abuse."""
+"""A running broker as these tests observe it: its memory, CPU time and log, and well-behaved clients beside the abuse."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reference.protocol.records.record import Record
 ANSWERS_WITHIN_S = 60.0
 """The time within which every other client must get a response; a quiet machine needs a thousandth of it."""
 MOST_CPU_S = 5.0
-"""The CPU time that the broker may use meanwhile: one loop serves all clients, so a longer request would delay the others."""
+"""The CPU time that an abuse may cost the broker: one loop serves all clients, so a longer request would delay the others."""
 
 
 class Broker:
@@ -110,7 +110,7 @@ def header(key: int, version: int, correlation: int = 7) -> bytes:
 
 
 def is_closed(connection: socket.socket, within_s: float = ANSWERS_WITHIN_S) -> bool:
-    """Whether the broker closes it in time, without having answered."""
+    """Whether the broker closes the connection in time, without a response."""
     connection.settimeout(within_s)
     try:
         return connection.recv(1) == b""

@@ -17,7 +17,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.fixture
 def broker(target: Target) -> Iterator[Broker]:
-    """A broker that the test abuses; afterwards it still serves and has what it acknowledged before."""
+    """A broker that the test abuses. After the test it must run, without a traceback in its log, and hold its earlier records."""
     broker = Broker(target)
     before = broker.produce("kept", 3)
     yield broker

@@ -1,10 +1,10 @@
-"""A crowd at the doors of a secured broker, and one client that is served meanwhile: `python -m tests.abuse.crowd 5000`.
+"""Response times of one client beside thousands of unauthenticated connections: `python -m tests.abuse.crowd 5000`.
 
-The crowd, in a process of its own, holds so many connections that never authenticate: some say nothing, some send the handshake
-of TLS or their first frame byte by byte. Beside them come, as fast as they are refused, clients with huge tokens, with endless names and
-nonces for SCRAM, and with wrong passwords. The client that is served has authenticated by SASL_SSL, and produces one record after
-the other; newcomers authenticate beside it. The reference and Apache Kafka are measured in one run, in turn, before the crowd
-and with it; `crowd.json` has the times.
+The crowd, in a process of its own, holds this many connections that never authenticate: some send nothing, some send a TLS
+handshake or their first frame byte by byte. One hostile login follows another: with huge tokens, with SCRAM names and nonces of
+500 KB, and with wrong passwords. The measured client has authenticated on SASL_SSL and produces one record after the other; after
+that new clients log in. The reference and Apache Kafka are measured in one run, in turn, without the crowd and with it;
+`crowd.json` has the times.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Served:
 
 
 def attack(ports: dict[str, int], connections: int, ready: Event, stop: Event) -> None:
-    """The crowd, until `stop` is set."""
+    """Open and hold the connections, and send hostile logins, until `stop` is set."""
     allow_files()
     with contextlib.ExitStack() as stack:
         crowd = [
@@ -116,7 +116,7 @@ def crowd(ports: dict[str, int], connections: int) -> Iterator[None]:
 
 
 def served(target: Secured, seconds: float) -> Served:
-    """Produce for a time by a connection that has authenticated, and let newcomers in after that."""
+    """The response times of a producer on an authenticated connection, and of the logins that follow."""
     security = ClientSecurity.of(target.client(MEASURED, "SCRAM-SHA-256"))
     port = target.ports[MEASURED]
     connection = LoadConnection("localhost", port, security)
@@ -139,7 +139,7 @@ def served(target: Secured, seconds: float) -> Served:
 
 
 def allow_files() -> None:
-    """As many open files as the system gives; processes that are started inherit it."""
+    """Raise the limit of open files to the hard limit; child processes inherit it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -1,9 +1,10 @@
 """Mutated frames over TLS before and during authentication.
 
-`python -m tests.abuse.frames_over_tls 1000000` goes on where it stopped. The trials of `frames`, on a broker's process: each is
-a client that shakes hands, or resumes a session of TLS, logs in by one of the mechanisms in frames of which most trials damage
-one or two, and asks for Metadata in a whole frame. Who has damaged nothing is served, who did not show the right secret is not;
-each frame is answered, or the connection ends. `frames_over_tls.json` has the counts, and each failure.
+`python -m tests.abuse.frames_over_tls 1000000` goes on where it stopped. The trials of `frames`, on a broker's process: each
+client makes a TLS handshake or resumes a TLS session, logs in by one of the mechanisms, and requests Metadata in a whole frame.
+Most trials damage one or two frames of the login. A client that damaged nothing must be served, and one that did not prove the
+right secret must not. The broker answers each frame, or closes the connection. `frames_over_tls.json` has the counts, and each
+failure.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ WITHIN_S = 20.0
 MESSAGES = {"PLAIN": 1, "OAUTHBEARER": 1}
 """Mechanism -> the number of the client's messages in a whole exchange; two if it is not listed."""
 NO_ERROR = b"\0\0\xff\xff"
-"""How the answer to SaslAuthenticate begins, with no message; then the mechanism's last word is empty, or SCRAM's signature."""
+"""The begin of a SaslAuthenticate response without an error. The server's last message follows: empty, or SCRAM's signature."""
 RESUMED = 0.95
 """The share of the clients that resume a session: a handshake in full costs most of a trial's time."""
 
@@ -60,7 +61,7 @@ class Ground:
         return Tunnels(ClientSecurity.of(self.target.client("SASL_SSL", "SCRAM-SHA-256")))
 
     def check(self) -> None:
-        """Another client is served, and the broker has logged no error of its own."""
+        """Check that another client is served, and that the broker has logged no traceback."""
         with self.tunnels() as tunnels:
             assert listed_brokers(*tunnels.to("localhost", self.target.ports["SASL_SSL"]))
         assert "Traceback" not in self.target.members[0].process.log.read_text()
@@ -123,7 +124,7 @@ def outcome(client: OverTls) -> tuple[str, str]:
 
 
 def trial(ground: Ground, results: Results) -> None:
-    """Run the next one, and count it."""
+    """Run the next trial and count its outcome."""
     number, frames = results.trials, 0
     try:
         with OverTls(ground, number) as client:

@@ -1,8 +1,8 @@
 """Mutated records of TLS, many of them: `python -m tests.abuse.records 40000` goes on where it stopped.
 
-Each trial is a client that shakes hands with a broker's process, logs in by PLAIN and asks for Metadata. One of the flights that
-it sends is damaged, and is the last: the broker must not answer it as if it were whole, and serves others. What OpenSSL passes on,
-frames of SASL, is the matter of `frames`. A trial is drawn by its number; `records.json` has the counts, and each failure.
+Each trial is a client that makes a TLS handshake with a broker's process, logs in by PLAIN and requests Metadata. One of its
+flights is damaged, and is the last: the broker must not answer it as if it were whole, and must serve others. Damaged frames in
+whole records are tested by `frames`. A trial is drawn by its number; `records.json` has the counts, and each failure.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class Client:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
         self.damaged = self.chance.randrange(FLIGHTS + 1)
-        """Which flight; behind the last one for none."""
+        """The number of the damaged flight; FLIGHTS if none is damaged."""
         self.flights, self.is_damaged, self.is_whole = 0, False, True
 
     def send(self) -> bool:
-        """Send the flight that is due; False where it is the last, because it was damaged."""
+        """Send the next flight. Returns False if it was damaged: then it is the last one."""
         flight = self.outgoing.read()
         sent = bytearray(flight)
         if self.flights == self.damaged:
@@ -82,7 +82,7 @@ class Client:
         return not self.is_damaged
 
     def receive(self) -> bool:
-        """Take what has come; False at the end."""
+        """Pass received bytes to TLS. Returns False at the end of the stream."""
         data = self.socket.recv(1 << 16)
         if data:
             self.incoming.write(data)
@@ -116,7 +116,7 @@ class Client:
         return found
 
     def run(self) -> str:
-        """How far it came."""
+        """Run the trial, and return its outcome."""
         with self.socket, contextlib.suppress(ConnectionError, ssl.SSLError):
             if not self.shake_hands():
                 while self.receive():
@@ -137,7 +137,7 @@ class Client:
 
 
 def trial(target: SecuredReference, context: ssl.SSLContext, results: Results) -> None:
-    """Run the next one, and count it."""
+    """Run the next trial and count its outcome."""
     client = Client(target.ports[LISTENER], context, results.trials)
     try:
         outcome = client.run()
@@ -148,7 +148,7 @@ def trial(target: SecuredReference, context: ssl.SSLContext, results: Results) -
 
 
 def run(target: SecuredReference, flights: int, results: Results) -> None:
-    """Go on to so many flights; then another client is served, and the broker has logged no mistake of its own."""
+    """Run trials up to this number of flights. Then another client must be served, and the log must have no traceback."""
     context = ssl.create_default_context(cafile=str(target.secrets / "ca.pem"))
     while results.flights < flights:
         trial(target, context, results)

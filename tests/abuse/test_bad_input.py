@@ -1,7 +1,7 @@
-"""What is no request: the offender is answered by the protocol's error or closed, at once or when it is sure.
+"""Bytes that are no valid request: the broker answers with the protocol's error or closes the connection.
 
-`broker` (see conftest) checks after each test that the broker is alive, serves, has all that it acknowledged, and logged no
-mistake of its own.
+The fixture `broker` (see conftest) checks after each test that the broker runs, serves, holds all acknowledged records, and has
+logged no traceback.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_api_versions_too_new_is_answered(broker: Broker) -> None:
 
 
 def test_half_frames_wait_and_go_with_their_connection(broker: Broker) -> None:
-    """A size of 19 MB costs nothing until the bytes come, and those that came are forgotten with the connection."""
+    """A frame size of 19 MB allocates nothing before its bytes arrive; other clients are served before and after the close."""
     before = broker.rss_bytes()
     connections = [broker.connect() for _ in range(200)]
     try:
@@ -132,7 +132,7 @@ TRUE_BOMBS = {
 
 @pytest.mark.parametrize("name", TRUE_BOMBS)
 def test_millions_of_true_array_elements_hold_up_no_client(broker: Broker, name: str) -> None:
-    """All of them are there, in a frame of a legal size: decoding them would hold the one loop for many seconds."""
+    """The frame holds all elements and has a legal size. Decoding it would block the only loop for seconds: it is refused."""
     form, count = TRUE_BOMBS[name]
     bomb = form(count)
     before, used, logged = broker.rss_bytes(), broker.cpu_s(), len(broker.log())
@@ -148,7 +148,7 @@ def test_millions_of_true_array_elements_hold_up_no_client(broker: Broker, name:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_bytes(broker: Broker, seed: int) -> None:
-    """Noise behind true headers, for every API and version that is served."""
+    """Random bodies behind valid request headers, for every API and version that is served, do the broker no harm."""
     chance = random.Random(seed)
     with broker.wire() as wire:
         served = wire.versions()
@@ -210,7 +210,7 @@ def test_answers_stay_in_order_among_bad_requests(broker: Broker) -> None:
 
 
 def test_absurd_fetches_are_answered(broker: Broker) -> None:
-    """Offsets and partitions that cannot be: an error for each, never a closed connection."""
+    """Impossible offsets and partitions get an error each; the connection stays open."""
     wrong = [(0, -5), (0, 2**62), (-1, 0), (MANY, 0)]
     partitions = [
         FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=-1)

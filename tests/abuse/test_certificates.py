@@ -1,4 +1,4 @@
-"""Certificates of clients that are huge, long or deep: refused in the handshake, at little cost, while others are served."""
+"""Huge client certificates and long or deep chains: the handshake refuses them at little cost, and others are served."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_BYTES = 64 << 20
 BEGINS = datetime.datetime(2020, 1, 1)
 ENDS = datetime.datetime(2049, 1, 1)
 LIMIT_OF_DEPTH = 100
-"""OpenSSL's, of issuers between a client and a trusted authority."""
+"""OpenSSL's limit of issuers between a client and a trusted authority."""
 
 
 def name_of(text: str) -> x509.Name:
@@ -61,7 +61,7 @@ class Issuer:
         return builder.sign(self.key, SHA256())
 
     def below(self, count: int) -> tuple[Issuer, list[x509.Certificate]]:
-        """The last of so many authorities, each signed by the one before it, and their certificates, the last one first."""
+        """The last of `count` authorities, each signed by the one before it, and their certificates, the last one first."""
         issuer, chain = self, list[x509.Certificate]()
         for number in range(count):
             key = ec.generate_private_key(ec.SECP256R1())
@@ -77,25 +77,25 @@ Bomb = Callable[[Issuer, ec.EllipticCurvePrivateKey], Chain]
 
 
 def many(trusted: Issuer, key: ec.EllipticCurvePrivateKey) -> Chain:
-    """A megabyte of authorities that have nothing to do with it."""
+    """A trusted client certificate, with a megabyte of unrelated authorities behind it."""
     _, others = Issuer.stranger().below(1)
     return [trusted.certificate(name_of("client"), key), *others * 3000]
 
 
 def deep(trusted: Issuer, key: ec.EllipticCurvePrivateKey) -> Chain:
-    """More authorities between it and the trusted one than OpenSSL follows, in less than its 100 KB."""
+    """More authorities between the client and the trusted one than OpenSSL follows, in less than its limit of 100 KB."""
     issuer, chain = trusted.below(LIMIT_OF_DEPTH + 50)
     return [issuer.certificate(name_of("client"), key), *chain]
 
 
 def names(trusted: Issuer, key: ec.EllipticCurvePrivateKey) -> Chain:
-    """20,000 names."""
+    """A client certificate of the trusted authority with 20,000 alternative names."""
     extension = x509.SubjectAlternativeName([x509.DNSName(f"host-{number}.example") for number in range(20_000)])
     return [trusted.certificate(name_of("client"), key, extension)]
 
 
 def nested(trusted: Issuer, key: ec.EllipticCurvePrivateKey) -> Chain:
-    """An extension of 15,000 sequences, each within the other, of a stranger."""
+    """A stranger's certificate with an extension of 15,000 nested sequences."""
     data = b""
     for _ in range(15_000):
         size = len(data)
@@ -106,7 +106,7 @@ def nested(trusted: Issuer, key: ec.EllipticCurvePrivateKey) -> Chain:
 
 
 def subject(trusted: Issuer, key: ec.EllipticCurvePrivateKey) -> Chain:
-    """A subject of 2,000 parts, of a stranger."""
+    """A stranger's certificate whose subject has 2,000 parts."""
     parts = [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, f"unit {number}") for number in range(2000)]
     return [Issuer.stranger().certificate(x509.Name(parts), key)]
 
@@ -168,7 +168,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def test_a_client_of_the_trusted_authority_gets_in(secured: SecuredReference, tmp_path: Path) -> None:
-    """Else nothing is learnt from those that do not: also one with some authorities between."""
+    """Without this the refusals of the other test would prove nothing. Also a client with five authorities between gets in."""
     key = ec.generate_private_key(ec.SECP256R1())
     for count in (0, 5):
         issuer, chain = trusted_by(secured).below(count)

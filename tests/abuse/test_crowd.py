@@ -1,4 +1,4 @@
-"""Thousands of connections that say nothing or little, and one that asks much and reads nothing."""
+"""Thousands of connections that send nothing or little, and clients that send many requests and read no response."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def crowd(broker: Broker, stack: contextlib.ExitStack) -> list[socket.socket]:
 
 
 def served_in_time(broker: Broker) -> None:
-    """A newcomer connects, writes and reads."""
+    """Check that a new client connects, writes and reads, and that this costs little CPU time."""
     before = broker.cpu_s()
     offsets = broker.produce("kept", 2)
     assert broker.values("kept", offsets[0]) == [f"kept {offset}" for offset in offsets]
@@ -73,7 +73,7 @@ def test_dribbling_connections(broker: Broker, many_files: None) -> None:
 
 
 def test_a_slow_reader_that_pipelines_large_fetches(broker: Broker) -> None:
-    """400 fetches of 8 MB each are asked for and not read: they stay in the file until they are wanted."""
+    """The responses to 400 fetches of 8 MB are not read: the records stay in the file until the client reads."""
     broker.create("large")
     for _ in range(8):
         assert broker.try_to_produce("large", [b"x" * 1_000_000])[0] == 0
@@ -108,7 +108,7 @@ def assert_answer(connection: socket.socket, number: int) -> None:
 
 
 def test_a_connection_that_sends_and_never_reads(broker: Broker) -> None:
-    """Requests without end, answers unread: the broker stops reading from it, and its memory stays."""
+    """Requests without end, responses unread: the broker stops reading from the connection, and its memory does not grow."""
     request = encode_request(3, 9, 1, "deaf", MetadataRequest(topics=None))
     before = broker.rss_bytes()
     with broker.connect() as connection:

@@ -1,4 +1,4 @@
-"""An internal topic that is damaged on the disk: who needs the damaged partition is refused, no other client notices."""
+"""An internal topic that is damaged on disk: groups and transactions of the damaged partition are refused, all others served."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEYS = [f"key-{number}" for number in range(12)]
 DAMAGED = [key for key in KEYS if partition_for(key, PARTITIONS) == 0]
 WHOLE = [key for key in KEYS if key not in DAMAGED]
 DAMAGES = {"a batch's magic": 16, "a record": 61}
-"""Where zeros are put into the first batch."""
+"""Damaged field -> its place in the first batch, where zeros are written."""
 DAMAGED_BYTES = 4
 PATIENCE_S = 60.0
 GROUP, TRANSACTION = 0, 1
@@ -59,7 +59,7 @@ def begin_session(broker: Broker, transactional_id: str) -> int:
 
 
 def patiently(ask: Callable[[Broker, str], int], broker: Broker, key: str) -> int:
-    """What is answered once the coordinators are there and loaded."""
+    """The error code that `ask` gets once the coordinator is available and loaded."""
     passing = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
     until = time.monotonic() + PATIENCE_S
     while (code := ask(broker, key)) in passing:
@@ -69,7 +69,7 @@ def patiently(ask: Callable[[Broker, str], int], broker: Broker, key: str) -> in
 
 
 def make_coordinators(broker: Broker, key_type: int) -> None:
-    """The first question brings the internal topic about."""
+    """Create the internal topic: the first FindCoordinator request does this."""
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
     assert patiently(lambda *_: call(broker, request).coordinators[0].error_code, broker, "any") == ErrorCode.NONE
 
@@ -77,8 +77,8 @@ def make_coordinators(broker: Broker, key_type: int) -> None:
 def damage(target: Target, topic: str, at: int) -> None:
     """Stop the broker in good order, put zeros into the first batch of the topic's partition 0, and start it again.
 
-    The start is refused by the file's name. A folder that Apache Kafka wrote has no checksums of segments: there the damage
-    shows when the batch is read.
+    The first start fails and names the file. A folder that Apache Kafka wrote has no segment checksums: there the damage shows
+    when the batch is read. So the second start is without them.
     """
     target.stop(1)
     data_folder = Broker(target).member.data
@@ -122,7 +122,7 @@ def test_damaged_transactions_harm_the_producers_of_their_partition_only(target:
 
 
 def expect_well(broker: Broker, damaged: str) -> None:
-    """Each other client is served, and the log says what is damaged."""
+    """Check that other clients are served, and that the log names the damaged partition."""
     broker.produce("another", 3)
     assert f"{damaged}-0: cannot be loaded from offset 0 on" in broker.log()
     assert "Traceback" not in broker.log()

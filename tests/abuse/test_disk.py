@@ -1,4 +1,4 @@
-"""A disk that is full or read-only: the node says so and ends, and what was acknowledged stays."""
+"""A disk that is full or read-only: the node logs this and exits, and acknowledged records are kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @contextmanager
 def serving(disk: Path, run: Path) -> Iterator[Target]:
-    """A broker whose data lie on that disk."""
+    """A broker whose log directory is on the disk."""
     config = {"log.dirs": str(disk / "data"), "log.segment.bytes": str(8 << 20)}
     with open_target("reference:1", folder=run, config=config) as target:
         yield target
@@ -50,12 +50,12 @@ def target(small_disk: Path, tmp_path: Path) -> Iterator[Target]:
 
 
 def grow(disk: Path) -> None:
-    """Space comes back."""
+    """Double the size of the disk."""
     subprocess.run(["mount", "-o", f"remount,size={2 * DISK_BYTES}", str(disk)], check=True)
 
 
 def fill(broker: Broker, topic: str, most: int = 200) -> int:
-    """Produce until it is refused, or the node is gone; gives how many records were acknowledged."""
+    """Produce until the broker refuses or ends; the number of acknowledged records."""
     for count in range(most):
         try:
             code, base = broker.try_to_produce(topic, [VALUE])
@@ -69,7 +69,7 @@ def fill(broker: Broker, topic: str, most: int = 200) -> int:
 
 
 def test_a_full_disk(target: Target, small_disk: Path) -> None:
-    """The node says so and ends, as Apache Kafka does; with space again, what was acknowledged is served, and a retry too."""
+    """The node logs this and exits, as Apache Kafka does. With space again it serves all acknowledged records and a retry."""
     broker = Broker(target)
     kept = broker.produce("kept", 5)
     broker.create("filler")
@@ -114,7 +114,7 @@ def break_disk(folder: Path) -> None:
     """The kernel's own way to test what an ext4 does after an error: here it refuses all writes from now on."""
     source = subprocess.run(["findmnt", "-no", "SOURCE", str(folder)], capture_output=True, text=True, check=True)
     device = source.stdout.strip()
-    if not device.startswith("/dev/"):  # some say the image's path
+    if not device.startswith("/dev/"):  # some systems print the image's path
         found = subprocess.run(["losetup", "-nO", "NAME", "-j", device], capture_output=True, text=True, check=True)
         device = found.stdout.split()[0]
     trigger = Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error"

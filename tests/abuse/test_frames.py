@@ -1,4 +1,4 @@
-"""The campaign of mutated frames lets nothing in that it should not, and sees when something is."""
+"""A short campaign of mutated frames authenticates no client wrongly, and the campaign finds planted bugs."""
 
 from __future__ import annotations
 

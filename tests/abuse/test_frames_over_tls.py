@@ -1,4 +1,4 @@
-"""The campaign of mutated frames over TLS, in small: it sees what it should see; and what is stored of the large one."""
+"""A short campaign of mutated frames over TLS, wrong outcomes that the campaign must report, and the large campaign's counts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Groups of many, many groups, and members that lie or say too much: no other member is harmed, and nothing acknowledged is
-lost."""
+"""Large groups, many groups, and members that send false or oversized data: no other member is harmed, and no acknowledged
+offset is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """First generations wait a little, so that all members are in it."""
+    """A broker that delays a group's first generation a little, so that more members are in it."""
     config = {"group.initial.rebalance.delay.ms": "500", "offsets.topic.num.partitions": "5"}
     with open_target("reference:1", folder=tmp_path_factory.mktemp("groups"), config=config) as target:
         Broker(target).create("events")
@@ -39,7 +39,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 def await_coordinator(broker: Broker) -> None:
-    """The first question brings the internal topic about."""
+    """Create the internal topic, which the first FindCoordinator request does, and wait until its coordinator is loaded."""
     until = time.monotonic() + PATIENCE_S
     while True:
         with broker.wire() as wire:
@@ -93,8 +93,8 @@ def test_two_hundred_members_come_into_one_generation(broker: Broker) -> None:
     are_all_in = threading.Event()
 
     def live(number: int) -> tuple[int, bytes, bytes]:
-        """As a client does: join, synchronise, beat, and join again when called. Gives the generation, and what it was assigned
-        and should have been."""
+        """Join, synchronise and send heartbeats as a client does, and join again at each rebalance. Returns the last generation,
+        the assignment, and the expected assignment."""
         wanted, member = b"for " + number.to_bytes(2, "big"), ""
         with patient_wire(broker) as wire:
             for _ in range(MEMBERS):
@@ -145,7 +145,7 @@ def test_an_assignment_that_no_record_can_hold(broker: Broker) -> None:
 
 
 def test_metadata_that_no_record_can_hold(broker: Broker) -> None:
-    """They pass to the leader; only what is assigned by them cannot be kept."""
+    """JoinGroup passes the metadata to the leader. SyncGroup fails, because the group's record would be too large."""
     with patient_wire(broker) as wire:
         joined = join(wire, "talkative", metadata=bytes(2 * MIB))
         assert [len(each.metadata) for each in joined.members] == [2 * MIB]

@@ -1,5 +1,5 @@
-"""What others wrote, as result folders, histories, schedules, hunts and adapters' answers: names in them run no code in the pages
-that are made of them, and lead out of no folder; a hunt's plan runs no command that the user has not named or trusted.
+"""Result folders, histories, schedules, hunts and adapters' answers that others wrote: names in them run no code in pages made of
+them, and create no file outside the given folder; a hunt's plan runs no command that the user has not named or trusted.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tidegauge import main
 
 HISTORY = Path(__file__).parents[1] / "history/regressions/kafka-1.1.0-unclean-election"
 HOSTILE = "</script></title><img src=x onerror=alert(1)>'\"/../../../escaped"
-"""A topic's name, a key or a value: it ends what a page may be in, and climbs out of folders."""
+"""A topic's name, a key or a value: it closes the element of a page that holds it, and climbs out of folders."""
 BARE = re.compile(r"<img src=x", re.I)
 
 
 def command(*arguments: str | Path) -> int:
-    """Run it in this process; gives its exit code."""
+    """Run the command in this process; its exit code."""
     with pytest.raises(SystemExit) as ended:
         main([str(each) for each in arguments])
     assert isinstance(ended.value.code, int)
@@ -40,7 +40,7 @@ def command(*arguments: str | Path) -> int:
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """An invalid history whose run and topic have that name."""
+    """An invalid history whose run and topic have the hostile name."""
     folder = tmp_path / "hostile"
     folder.mkdir()
     name = json.dumps(HOSTILE)[1:-1]
@@ -81,7 +81,7 @@ def test_what_is_no_schedule_is_refused_in_words(tmp_path: Path, text: str, caps
 
 
 def texts(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Each text of a JSON value: what holds it, and its place in there."""
+    """(container, key or index) of each text in a JSON value."""
     for place, each in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(each, str):
             yield value, place
@@ -90,7 +90,7 @@ def texts(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def test_texts_in_a_stored_run_run_nothing_and_lead_nowhere(tmp_path: Path) -> None:
-    """Each text that a report may hold is hostile, whatever broker or hand wrote it there."""
+    """Every text of the stored run that may be any text is hostile."""
     held = json.loads(a_run().model_dump_json(by_alias=True))
     changed = 0
     for holder, place in texts(held):
@@ -118,7 +118,7 @@ def test_texts_in_a_stored_run_run_nothing_and_lead_nowhere(tmp_path: Path) -> N
 
 
 def hostile_adapter(tmp_path: Path, port: int) -> str:
-    """It starts a node at the port, or with 0 says why it does not."""
+    """The spec of an adapter that starts a node at the port, or with port 0 fails with a hostile message."""
     described = {"contract": 1, "name": HOSTILE, "version": HOSTILE, "hooks": ["logs"], "max_nodes": 1}
     started = {"nodes": [{"id": 1, "host": "127.0.0.1", "port": port}]}
     lines = (

@@ -1,4 +1,4 @@
-"""The campaign of mutated records of TLS, in small, and what is stored of the large one."""
+"""A short campaign of mutated TLS records, a small crowd, and the stored counts of the large ones."""
 
 from __future__ import annotations
 

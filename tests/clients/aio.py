@@ -1,4 +1,4 @@
-"""aiokafka, which runs in an event loop: one of its own in a thread, for as long as the client does."""
+"""aiokafka, which runs in an event loop: each client has a loop of its own, in a thread of its own."""
 
 from __future__ import annotations
 

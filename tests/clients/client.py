@@ -1,6 +1,6 @@
-"""What every client can do, said once: the tests are the same for each; the modules beside this one speak for a client.
+"""The operations of a client under test: the tests are the same for each client, and a module beside this one adapts each.
 
-A client here is configured as little as possible, and never for this broker: what is under test is that it works unmodified.
+Clients are configured as little as possible, and never for this broker: the tests show that they work unmodified.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A record as applications see it. Text throughout, because that is what the command-line clients can say."""
+    """A record as applications see it. All fields are text, because the command-line clients can send nothing else."""
 
     value: str | None
     key: str | None = None
@@ -38,11 +38,11 @@ PLAIN = Sending()
 
 
 class CannotDo(Exception):
-    """The client has no such ability, or lacks a library on this machine; the text says which."""
+    """The client has no such ability, or lacks a library on this machine; the text names it."""
 
 
 class GaveUp(Exception):
-    """The client was refused some records for good: all others were acknowledged."""
+    """The client has given some records up; all others were acknowledged."""
 
     def __init__(self, why: str, values: Iterable[str | None]) -> None:
         super().__init__(why)
@@ -50,7 +50,7 @@ class GaveUp(Exception):
 
 
 class Stream(ABC):
-    """A producer that stays while the broker is hurt."""
+    """A producer that keeps working while faults hit the broker."""
 
     @abstractmethod
     def send(self, value: str) -> None:
@@ -111,7 +111,7 @@ class Client(ABC):
 
 
 class StreamingClient(Client):
-    """A client whose consumer stays, too, while the broker is hurt."""
+    """A client whose consumer, too, keeps working while faults hit the broker."""
 
     def read(self, topic: str, count: int) -> list[Message]:
         return self.read_on(topic, count, Event())

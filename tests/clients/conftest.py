@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 
 def can_stream() -> list[str]:
-    """The clients on this machine whose producers stay while a cluster is hurt."""
+    """The clients on this machine whose producers keep working while faults hit a cluster."""
     try:
         find_kcat()
     except CannotDo:
@@ -57,7 +57,7 @@ def streaming_client(request: pytest.FixtureRequest, broker: Target) -> Streamin
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test has; the topic is created by who uses it first."""
+    """A name that no other test has; the first request for the topic creates it."""
     return f"topic-{next(_numbers)}"
 
 

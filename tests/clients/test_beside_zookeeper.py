@@ -1,6 +1,6 @@
 """Unmodified clients and three reference brokers that a ZooKeeper coordinates.
 
-A share of the matrix: all of it is `CLIENTS_TARGET=reference-zk:3 pytest tests/clients`.
+These are a few tests of the matrix; `CLIENTS_TARGET=reference-zk:3 pytest tests/clients` runs all of it.
 """
 
 from __future__ import annotations

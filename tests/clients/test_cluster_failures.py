@@ -2,12 +2,12 @@
 
 Nothing that was acknowledged is lost, nothing is there twice, and the order is that of the sends.
 
-kafka-python may give records up. A leader that is cut off, and deposed without its knowledge, names itself in its metadata and
-refuses a batch whose predecessors went to the new leader with OUT_OF_ORDER_SEQUENCE_NUMBER: so did Apache Kafka 4.3.1 and the
-reference, each time of two. Java's client and librdkafka do not go back to a leader of an older epoch; kafka-python 3.0.12 takes
-any metadata as they come, and fails the batch for good. It happened in 2 of about 18 runs on a busy machine, and to none of 30
-such producers on each of both in twelve runs (482,649 records). Its requests in flight do not matter: it sends one batch of a
-partition at a time.
+kafka-python may give records up. A leader that is cut off does not know that it is deposed: it names itself in its metadata, and
+refuses a batch whose predecessors went to the new leader, with OUT_OF_ORDER_SEQUENCE_NUMBER. Apache Kafka 4.3.1 and the reference
+did so in both of two tries. Java's client and librdkafka do not go back to a leader of an older epoch; kafka-python 3.0.12
+accepts any metadata, and fails the batch for good. This happened in 2 of about 18 runs on a busy machine, and to none of 30
+producers on each of the two brokers in twelve runs (482,649 records). Requests in flight are not the cause: it sends one batch of
+a partition at a time.
 """
 
 from __future__ import annotations

@@ -39,14 +39,14 @@ CONFIG = {
 RECORD = Requirement(id="CGH-00", level=MAY, sentence="A conversation.", source="conformance", deadline_s=300)
 ROUNDS = 4
 MATCHED_AFTER_S = 1.5
-"""Kafka matches patterns, and takes up what topics have become, in threads of their own."""
+"""The wait for Kafka's background threads, which match patterns and apply changes of topics to groups."""
 
 CHANCE = re.compile(r'"(assignmentTimestamp|timestamp|version|metadataHash)":-?\d+')
 MEMBERS_RECORDS = ("5", "7", "8")
 
 
 class Conversation:
-    """Members that say one thing after the other, and what they were answered."""
+    """Members that send one request after the other, and the responses that they got."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -124,7 +124,7 @@ class Conversation:
 
 
 def conversed(spec: str, folder: Path) -> tuple[list[Any], list[Any]]:
-    """What the target answers, and what it writes."""
+    """The answers of the target in the conversation, and the records that it writes."""
     with open_target(spec, folder=folder / "target", config=CONFIG) as target:
         subject = Subject(addresses(target.bootstrap), "4.3.1", {ApiVersionsRequest.KEY: (0, 4)}, target)
         with Broker(subject, RECORD) as broker:
@@ -161,7 +161,7 @@ def records_in(text: str, topics: dict[str, Topic]) -> list[Any]:
 
 
 def in_order(reported: Any) -> Any:
-    """Lists of topics and of partitions are sets; partitions go with their epochs."""
+    """The record with its lists sorted, for topics and partitions are sets; each partition keeps its assignment epoch."""
     if isinstance(reported, dict):
         if "assignmentEpochs" in reported:
             pairs = sorted(zip(reported["partitions"], reported["assignmentEpochs"], strict=True))

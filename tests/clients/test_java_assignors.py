@@ -37,7 +37,7 @@ ASSIGNMENTS = {
 
 @pytest.fixture(scope="module")
 def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """One that is called often by members of the new protocol."""
+    """A broker to which members of the new protocol send heartbeats often."""
     with open_target("reference:1", folder=tmp_path_factory.mktemp("java-assignors"), config=QUICK) as target:
         yield target
 
@@ -67,7 +67,7 @@ def steady_producer(bootstrap: str, topic: str) -> Iterator[None]:
 
 
 def wait_for_members(admin: AdminClient, group: str, number: int) -> None:
-    """Nothing is there to read before: the first consumer would leave with its records before a slow second one came."""
+    """Wait for a stable group before any record is produced: else the first consumer reads its records and leaves too early."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         with suppress(KafkaException):  # the coordinator is not there yet, or no consumer has come
@@ -79,7 +79,7 @@ def wait_for_members(admin: AdminClient, group: str, number: int) -> None:
 
 
 def shares(ran: Ran) -> list[frozenset[int]]:
-    """What a verifiable consumer owned, one after the other."""
+    """The partitions that a verifiable consumer owned after each assignment and revocation."""
     owned: frozenset[int] = frozenset()
     reported: list[frozenset[int]] = []
     for line in ran.well().splitlines():

@@ -27,7 +27,7 @@ MESSAGES = [
 
 
 def stored_batches(broker: Target, topic: str) -> list[BatchHeader]:
-    """The headers of the batches of the topic's one partition, by Fetch version 12 (which still says the topic's name)."""
+    """The headers of the batches of the topic's one partition, by Fetch version 12 (which still names the topic)."""
     partition = FetchRequest.FetchPartition(
         partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1 << 24
     )

@@ -29,7 +29,7 @@ WAYS = [
     ("OAUTH", "OAUTHBEARER"),
 ]  # fmt: skip
 OF_TOOLS = WAYS[:-1]
-"""Java reads a token from URLs alone that its command line allows; `test_java_logs_in_by_a_token` runs it so."""
+"""Without OAUTHBEARER: Java reads a token only from a URL that its command line allows, as in `test_java_logs_in_by_a_token`."""
 
 
 @pytest.fixture(scope="module")

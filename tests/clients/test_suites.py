@@ -1,4 +1,4 @@
-"""Client libraries' own tests run against the reference by one command, and what they said is kept with its reasons."""
+"""Client libraries' own tests run against the reference by one command, and each stored failure has a reason."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""What a client library with transactions can do, said once for each: write and end, and copy exactly once."""
+"""The operations of a client library with transactions, a class for each library: write and end, and copy exactly once."""
 
 from __future__ import annotations
 

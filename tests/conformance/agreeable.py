@@ -1,5 +1,5 @@
 """A group coordinator that agrees to everything: each member that joins leads a generation of its own or owns all partitions, every
-commit is stored, no member is ever fenced, removed or asked to join again. What it passes says nothing about groups.
+commit is stored, no member is ever fenced, removed or asked to join again. A pass on this broker shows nothing about groups.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from reference.protocol.errors import ErrorCode
 from tests.conformance.parrot import Answer, Parrot
 
 UNASKED = 5
-"""Partitions of a topic that was not made."""
+"""The number of partitions of a topic that was not created."""
 
 
 class Agreeable(Parrot):

@@ -20,7 +20,7 @@ from linearizability.targets import TargetError
 from tests.conformance.parrot import Parrot
 
 DEADLY = "MET-01"
-"""Bears the requirement that the mortal broker does not survive."""
+"""The id of a requirement that the mortal broker does not survive."""
 
 
 @pytest.fixture(autouse=True)

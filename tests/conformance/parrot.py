@@ -1,7 +1,7 @@
-"""A broker that says yes to everything and does nothing: what it passes, no broker can fail.
+"""A broker that answers every request without an error and does nothing: a requirement that passes on it can hardly fail.
 
 It reads every request of every known API and answers with the defaults of the response: no error, nothing in it.
-Metadata makes up whatever topic is asked for, so that the suite's helpers get past their waits. `answers` replaces
+Metadata makes up every topic that is asked for, so that the suite's helpers get past their waits. `answers` replaces
 answers by API name.
 """
 
@@ -88,7 +88,7 @@ class Parrot:
         ]
 
     def coordinate(self, request: Any, response: Any, version: int) -> None:
-        """It coordinates everything."""
+        """This broker is the coordinator of every key."""
         table = type(response)
         if version < 4:
             response.node_id, response.host, response.port = 1, "127.0.0.1", self.port
@@ -178,7 +178,7 @@ YES: dict[str, Answer] = {
 
 
 class Flock(Parrot):
-    """Three brokers that lead and follow as they are asked to, live for ever, and keep nothing."""
+    """Three brokers that report the placement that was asked for, never end, and store no record."""
 
     def __init__(self) -> None:
         self.placed: dict[str, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The area ACL judges what the table of needs says, and says what it does not judge."""
+"""The area ACL judges each permission in the table of needs, or a row here names the reason why it does not."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -74,7 +74,7 @@ def test_requirements_with_an_authorizer_have_a_start_of_their_own() -> None:
 
 
 def test_acls_that_were_made_in_part_are_removed() -> None:
-    """What one requirement leaves behind would refuse what others ask."""
+    """ACLs that one requirement leaves behind would refuse the requests of others."""
     asked: list[Any] = []
 
     def call(request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Habits of brokers that others wrote, with the batches that they store and give."""
+"""Habits of brokers that others wrote, in how they store and return batches."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_other_batches_are_accused_of_other_bytes_alone(log: tuple[Loop, Behind]
 
 
 def with_times_of_its_own(answer: Any, _: Exchange) -> None:
-    """Gives each record another timestamp than the client's, as SeaweedFS does: the time of its append."""
+    """Returns each record with another timestamp than the client's, as SeaweedFS does: the time of its append."""
     for partition in (partition for topic in answer.responses for partition in topic.partitions):
         parts: list[bytes] = []
         for found in batches(bytes(partition.records or b"")):
@@ -75,7 +75,7 @@ class Slow(Habit):
 
 
 def test_records_that_come_with_the_next_fetch_are_not_missing(log: tuple[Loop, Behind], tmp_path: Path) -> None:
-    """Clients ask again. CMP-03 and CMP-04 took such an answer for a log without records."""
+    """Clients fetch again. CMP-03 and CMP-04 once treated such a response as a log without records."""
     _, verdicts = judged(log, Slow(), "ACK-12 ACK-14", tmp_path)
     assert {*verdicts.values()} == {"pass"}
 
@@ -88,7 +88,7 @@ def takes_all(answer: Any, _: Exchange) -> None:
 
 
 def test_records_that_are_not_refused_are_not_missed_in_the_answer(log: tuple[Loop, Behind], tmp_path: Path) -> None:
-    """PRD-13 speaks of them, also where it is not judged: its partitions need one leader."""
+    """PRD-13 is the requirement on such records, also where it is not judged because its partitions need one leader."""
     _, verdicts = judged(log, Habit("Produce", takes_all), "PRD-28", tmp_path)
     assert verdicts == {"PRD-28": "not judged"}
 
@@ -104,7 +104,7 @@ def test_records_that_are_not_refused_are_not_missed_in_the_answer(log: tuple[Lo
 def test_a_transactional_batch_without_an_id_may_be_refused_with_another_code(
     error: ErrorCode, verdict: str, log: tuple[Loop, Behind], tmp_path: Path
 ) -> None:
-    """No client sends one. The epoch is its producer's own: what refuses that is the business of TXN-01."""
+    """No client sends such a batch. It has its producer's own epoch: a refusal of that epoch belongs to TXN-01."""
 
     def refuse(answer: Any, _: Exchange) -> None:
         for partition in (partition for topic in answer.responses for partition in topic.partition_responses):

@@ -167,7 +167,7 @@ def test_a_write_may_run_out_of_time_while_the_active_controller_is_dead(
 def test_the_next_leader_may_lack_what_the_leader_alone_had(
     begins: int, broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After one committed record three others were written; it is in the epoch from 5 on that no sound leader begins."""
+    """One record is committed, and three more are written: no sound leader's epoch begins at offset 5 or later."""
     nodes, fetched = Sound(broker, set()), list[int]()
 
     def fetch_as(_: Any, topic: Topic, follower: int, offset: int, to: Any) -> None:
@@ -189,7 +189,7 @@ def test_the_next_leader_may_lack_what_the_leader_alone_had(
 
 
 class Raising(Sound):
-    """KRaft before 3.6 raises the epoch as an ISR shrinks (KAFKA-15021). So often the follower is fenced before it shrinks."""
+    """KRaft before 3.6 raises the epoch as an ISR shrinks (KAFKA-15021). `fenced` times the follower is fenced before that."""
 
     fenced = 0
 

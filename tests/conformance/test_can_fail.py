@@ -1,4 +1,4 @@
-"""No requirement that cannot fail: each is judged on brokers that are wrong on purpose, and must not pass everywhere."""
+"""Each requirement can fail: it is judged on brokers that are wrong on purpose, and must fail on at least one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from reference.protocol.apis import APIS
 from tests.conformance.parrot import Flock, Parrot
 
 WAIT_S = 0.15
-"""How long the suite waits here for a close or a state: wrong brokers are wrong at once."""
+"""The suite's wait here for a close or a state: a wrong broker's state does not change later."""
 
 
 class Echoing(Parrot):
-    """Answers with another correlation id than it was asked with."""
+    """Answers with another correlation id than the request has."""
 
     def _answer(self, payload: memoryview) -> bytes:
         answer = super()._answer(payload)

@@ -1,4 +1,4 @@
-"""What holds a cluster: which nodes it asks and mends, and what it says where the target cannot be whole."""
+"""`JudgedCluster`: which nodes it asks and restores, and what it reports where the target cannot be complete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tests.conformance.parrot import Flock
 
 
 class Hooks:
-    """A target that only notes what is done to it."""
+    """A target that only records the calls of its hooks."""
 
     hooks = ("kill", "stop", "restart", "pause", "resume")
     addresses = AddressMap()
@@ -118,7 +118,7 @@ def test_a_request_may_be_forwarded_to_a_frozen_controller_first(
 
 
 def test_an_isr_may_shrink_after_a_frozen_controller_was_asked(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lags for 4.5 s, and the leader asks a controller of before for 30 s; on a busy machine all of it takes longer."""
+    """The follower lags for 4.5 s, and the leader asks an earlier controller for 30 s; a busy machine needs longer for both."""
     clock = Clock()
     with cluster(broker) as nodes:
         topic = nodes.topic(1, 2)
@@ -211,7 +211,7 @@ def test_a_topic_lies_where_it_was_placed(broker: Broker, flock: Flock) -> None:
 def test_a_topic_is_moved_where_another_order_of_its_replicas_is_not_heeded(
     replicas: tuple[int, ...], broker: Broker, flock: Flock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As crabka, which places by itself, compares sets of replicas, and keeps the former ones in front."""
+    """As crabka does, which places replicas by itself, compares sets of replicas, and keeps the former replicas in front."""
 
     def reassign(topic: Topic, *wanted: int) -> Any:
         former = flock.placed[topic.name]
@@ -231,7 +231,7 @@ def test_a_topic_is_moved_where_another_order_of_its_replicas_is_not_heeded(
 def test_an_order_that_is_not_heeded_is_the_step_of_another_requirement(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As crabka, which compares sets of replicas: ELE-14 speaks of it, not the preferred leader's election."""
+    """As crabka does, which compares sets of replicas: this fails ELE-14, not the election of the preferred leader."""
     nodes = JudgedCluster(broker)
     topic = nodes.topic(1, 2)
     monkeypatch.setattr(nodes, "reassign", lambda *_: SimpleNamespace(error_code=ErrorCode.NONE))
@@ -246,7 +246,7 @@ def test_an_order_that_is_not_heeded_is_the_step_of_another_requirement(
 def test_leaders_are_not_balanced_by_an_order_that_is_not_heeded(
     heeds: bool, step: str, broker: Broker, flock: Flock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The preferred replica leads all along, as on crabka: ELE-14 speaks of it, not ELE-07."""
+    """The preferred replica leads all along, as on crabka: this fails ELE-14, not ELE-07."""
 
     @contextmanager
     def judged(_: Broker) -> Iterator[JudgedCluster]:
@@ -272,7 +272,7 @@ def test_leaders_are_not_balanced_by_an_order_that_is_not_heeded(
 def test_a_base_offset_beside_an_error_is_the_business_of_another_requirement(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """crabka writes 0 beside NOT_LEADER_OR_FOLLOWER: PRD-27 speaks of it, and nothing is stored."""
+    """crabka returns base offset 0 with NOT_LEADER_OR_FOLLOWER. PRD-27 is about that; no record is stored."""
 
     @contextmanager
     def judged(_: Broker) -> Iterator[Any]:
@@ -314,7 +314,7 @@ def test_a_move_that_ends_in_another_order_has_lost_nothing(broker: Broker, monk
 def test_a_leader_that_does_not_learn_of_it_is_no_missing_unclean_election(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kafka's bug that excuses ELE-03 is told by the text of the wait."""
+    """Kafka's bug that excuses a failure of ELE-03 is recognised by the text of the wait that failed."""
     shows = known_bugs("kafka:3.5.2:3")["ELE-03"].shows
     nodes = JudgedCluster(broker)
     topic, state = nodes.topic(1, 2), nodes.state
@@ -398,7 +398,7 @@ OF_A_LEADER = Requirement(id="REP-09", level=MAY, sentence="A sentence of its ow
 
 
 def test_a_leader_that_does_not_know_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other nodes name it, and it serves reads as any replica, before it takes writes: so crabka after an election."""
+    """After an election on crabka other nodes name the leader, and it serves reads as any replica, before it takes writes."""
     nodes: Any = JudgedCluster.__new__(JudgedCluster)
     asked_itself: list[int] = []
 

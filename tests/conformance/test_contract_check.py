@@ -1,4 +1,4 @@
-"""The contract check finds an adapter that does as it says sound, and each broken promise in its own line."""
+"""The contract check accepts an adapter that keeps the contract, and reports each broken promise in a line of its own."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What depends on the suite's own speed would fail sound brokers on a busy machine: here the suite dawdles."""
+"""Requests that the suite itself sends late, as on a busy machine, must not make a sound broker fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORGETS_S = 2.0
 def dawdle(
     monkeypatch: pytest.MonkeyPatch, ids: Sequence[str], api: int, pause_s: float, times: int = ALWAYS
 ) -> list[str]:
-    """Requirements send so many requests of an API late, each; gives the list in which these are noted."""
+    """Delay the first `times` requests of this API in each of the requirements. The returned list has an id for each delay."""
     at_once = BrokerConnection.send_bytes
     paused: list[str] = []
 

@@ -39,7 +39,7 @@ def test_an_area_means_those_without_a_row_above() -> None:
 
 
 def test_what_others_build_on_is_judged_on_their_starts_of_the_target() -> None:
-    """Where it needs a configuration, nodes or a hook that they do not, nothing could be blocked by it."""
+    """A requirement that needs a configuration, nodes or a hook that its users do not need could not block them."""
     needs = {id: entry.requirement.needs for id, entry in catalogue().items()}
     unlike = [
         (used, user)
@@ -75,7 +75,7 @@ def test_what_is_judged_later_on_a_start_of_its_own_blocks_what_builds_on_it(tmp
 def test_writes_that_meet_the_same_producer_id_of_another_coordinator_are_blocked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As of crabka with three nodes: each gives the ids from 1000 on, and refuses by the epoch of its own transaction."""
+    """As on crabka with three nodes: each node assigns producer ids from 1000 on, and refuses by its own transaction's epoch."""
 
     def gives_an_id_twice(broker: Broker) -> None:
         raise Failed("does not hold: id 1001")
@@ -97,7 +97,7 @@ def test_writes_that_meet_the_same_producer_id_of_another_coordinator_are_blocke
 
 
 def test_records_that_are_shown_too_early_are_not_hidden_behind_the_producer_id() -> None:
-    """As of the mock: its TXN-01 is blocked by TXN-11, with which records of an open transaction have nothing to do."""
+    """As on the mock cluster: TXN-11 blocks its TXN-01, and has nothing to do with records of an open transaction."""
     assert "TXN-01" not in catalogue()["TXV-01"].requirement.builds_on
 
 
@@ -111,7 +111,7 @@ def test_only_an_epoch_that_refuses_a_write_is_a_step_of_the_producer_id(code: E
 
 
 def test_a_write_that_an_epoch_refuses_is_more_than_a_write_that_fails() -> None:
-    """`Broker.append` names BAS-03, which passes: LOF-13 was accused so of crabka's producer ids."""
+    """`Broker.append` names BAS-03, which passes: so LOF-13 once failed for crabka's producer ids."""
 
     @built_on("BAS-03")
     def append(broker: Any) -> None:
@@ -125,7 +125,7 @@ def test_a_write_that_an_epoch_refuses_is_more_than_a_write_that_fails() -> None
 
 
 def test_offsets_that_an_epoch_refuses_after_an_end_are_a_step_of_the_epoch_that_it_raised() -> None:
-    """As of crabka: TXV-08 commits the offsets of several transactions, one after the other."""
+    """As on crabka, where TXV-08 commits the offsets of several transactions, one after the other."""
     client = object.__new__(TransactionalClient)
     client.protocol = CLASSIC
     client.add_offsets = lambda *_, **__: ErrorCode.INVALID_PRODUCER_EPOCH  # type: ignore[method-assign]
@@ -135,5 +135,5 @@ def test_offsets_that_an_epoch_refuses_after_an_end_are_a_step_of_the_epoch_that
 
 
 def test_a_second_transaction_that_is_refused_is_not_hidden_behind_what_describes_it() -> None:
-    """As of crabka, where each end of a transaction raises the epoch: TXN-29 alone speaks of it."""
+    """As on crabka, where each end of a transaction raises the epoch: only TXN-29 is about that."""
     assert not {"TXN-22", "FET-10"} & {*catalogue()["TXN-29"].requirement.builds_on}

@@ -1,4 +1,4 @@
-"""What the suite says beside a failure when the target's own configuration explains it."""
+"""A failure that the target's own configuration explains is reported with that configuration."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""FRM: frames whose size alone is answered before the connection is closed, as SeaweedFS does."""
+"""FRM: a frame of an impossible size may be answered before the connection is closed, as SeaweedFS does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOO_LARGE = 104_857_600
 
 
 class Answering(socketserver.StreamRequestHandler):
-    """Answers ApiVersions with no API, and a size that cannot be with an error, after which it closes."""
+    """Answers ApiVersions with an empty list, and an impossible size with an error, after which it closes."""
 
     def handle(self) -> None:
         while size := self.rfile.read(4):

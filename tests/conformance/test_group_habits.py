@@ -1,4 +1,4 @@
-"""Habits of coordinators that others wrote, by which most requirements of groups were blamed."""
+"""Habits of coordinators that others wrote. Each once made most requirements of groups fail."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Impatient(Habit):
 
 
 class Assigning(Habit):
-    """Lets a leader assign again in the same generation, as crabka does; or what any member sends first counts."""
+    """Lets a leader assign again in one generation, as crabka does; with `any_member` any member's first assignment counts."""
 
     def __init__(self, any_member: bool) -> None:
         super().__init__("SyncGroup", self.assign)
@@ -118,7 +118,7 @@ def test_a_leader_may_assign_again_and_a_follower_may_not(
 def test_an_id_that_was_never_initialised_may_be_refused_with_another_code(
     api: str, error: ErrorCode, verdict: str, coordinator: tuple[Loop, Behind], tmp_path: Path
 ) -> None:
-    """Clients meet it only where ids are forgotten (TXN-27). After a retriable error they ask for ever."""
+    """Clients get this error only where ids are forgotten (TXN-27). After a retriable error they would ask for ever."""
 
     def refuse(answer: Any, _: Exchange) -> None:
         for each in getattr(answer, "transaction_states", [answer]):
@@ -152,7 +152,7 @@ def test_a_member_commits_in_no_version_that_cannot_say_who_it_is() -> None:
 def test_where_no_member_is_removed_commits_keep_none(
     coordinator: tuple[Loop, Behind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SeaweedFS looks for silent members each half minute: GRP-36 passed, though commits are not heeded there."""
+    """SeaweedFS looks for silent members each half minute: GRP-36 once passed there, though commits keep no member alive."""
     monkeypatch.setattr("conformance.requirements.group_departures.LOOKED_AT_S", (1, 7))
 
     def keep(answer: Any, _: Exchange) -> None:

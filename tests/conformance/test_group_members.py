@@ -1,4 +1,4 @@
-"""Members of groups in a test's hands: what they say, what they remember, and what they take for a failure."""
+"""The suite's members of groups: which requests they send, which state they keep, and which answers they treat as failures."""
 
 from __future__ import annotations
 

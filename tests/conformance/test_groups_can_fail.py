@@ -1,4 +1,4 @@
-"""What is asked of groups cannot be had by agreeing to everything: each requirement fails on a coordinator that does."""
+"""A coordinator that agrees to everything fails each requirement on groups, but for those listed here."""
 
 from __future__ import annotations
 

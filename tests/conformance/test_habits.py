@@ -1,4 +1,4 @@
-"""Habits of brokers that others wrote. Each once kept most requirements from being judged, or had them blamed for it."""
+"""Habits of brokers that others wrote. Each once kept most requirements from being judged, or made them fail."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class Lengths(Habit):
 
 
 class Forgetful(Habit):
-    """Answers a large batch after a second, for which its client is throttled, and counts it no more after that, as crabka."""
+    """Delays its answer to a large batch by a second of throttling, and does not count the batch after that, as crabka does."""
 
     def __init__(self) -> None:
         super().__init__("Produce", lambda answer, exchange: None)
@@ -196,7 +196,7 @@ class Forgetful(Habit):
 
 
 class Generous(Habit):
-    """Gives a consumer above its quota the records, and says for how long it is throttled, as crabka does."""
+    """Returns records together with a throttle time to a consumer above its quota, as crabka does."""
 
     def __init__(self) -> None:
         super().__init__("Fetch", self.throttle)
@@ -217,7 +217,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Beh
 
 
 def judged(behind: tuple[Loop, Behind], habit: Tamper, ids: str, folder: Path) -> tuple[Run, dict[str, str]]:
-    """A run on a broker with a habit, and the verdicts on what was asked for; a blocked one with what blocks it."""
+    """A run on a broker with a habit, and the verdicts on the given ids. `blocked ID` names the requirement that blocks one."""
 
     @contextmanager
     def opened(spec: str, *, folder: Path, config: Mapping[str, str]) -> Iterator[Any]:

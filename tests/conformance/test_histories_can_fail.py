@@ -45,7 +45,7 @@ NOTHING = {"acknowledged": 0, "read": 0, "committed": 0, "aborted": 0, "faults":
 
 
 def judged(entry: Entry, notation: str, unmarked: Sequence[Unmarked] = (), **result: Any) -> Judgement:
-    """The requirement's judgement on a hunt with this history; what its anomalies begin with wrote "open"."""
+    """The requirement's judgement on a hunt with this history. The first operation of each anomaly is of transaction "open"."""
     judgement = judge_history(history(notation, {}, "t"))
     reported = (
         PLENTY | {"verdict": judgement.verdict, "reasons": [], "unread": [], "stuck": [], "folder": "folder"} | result
@@ -126,7 +126,7 @@ STOPPED = Unread(0, "t-0: read up to 1 of 4", position=1)
 
 
 def stopped(*unread: Unread, **result: Any) -> dict[str, Any]:
-    """What a hunt reports whose final read did not come to these partitions' ends."""
+    """The results of a hunt whose final read did not reach the ends of these partitions."""
     return {"verdict": "unknown", "reasons": [str(each) for each in unread], "unread": [*unread]} | result
 
 
@@ -143,7 +143,7 @@ def test_a_client_that_hangs_is_no_proof_that_the_target_does() -> None:
 
 
 def test_what_the_history_does_not_show_of_another_rule_is_no_lack_of_progress() -> None:
-    """As of noida-db, which reports no leader epochs: its high watermark may have begun lower under another leader."""
+    """As on noida-db, which reports no leader epochs: its high watermark may have begun lower under another leader."""
     judgement = judge_history(history(CLEAN, {}, "t"))
     reason = "2 × high-watermark-regression: the leader epoch; a new leader or a restarted node may begin lower"
     finding = SimpleNamespace(rule="high-watermark-regression", permitted="unproven", anomalies=[], count=2)

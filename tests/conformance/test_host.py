@@ -27,7 +27,7 @@ def bird() -> Iterator[Parrot]:
 
 
 def opened(bird: Parrot, folder: Path, *, runs: bool) -> Host:
-    """A target of one node that the suite has started; whether its process runs is what the target says."""
+    """A target of one node that the suite has started; `runs`: what the target reports of its process."""
     target = SimpleNamespace(nodes=[SimpleNamespace(id=1)], running=lambda node: runs)
     subject = Subject(addresses(bird.bootstrap), "4.3.1", bird.ranges(), target=target)
     return Host("exec:bird", folder, TargetRecord(spec="exec:bird"), subject=subject)
@@ -51,7 +51,7 @@ def test_one_that_takes_no_connections_does_not_hang(
 
 
 def test_one_that_ends_at_the_first_questions_and_does_not_start_again(tmp_path: Path) -> None:
-    """As on a full disk: the run says so, and does not break off."""
+    """As on a full disk: the run reports it, and does not break off."""
     bird = Parrot()
     starts: list[str] = []
 

@@ -1,4 +1,4 @@
-"""How one requirement is judged: what its cases say together, when its time was too short, and what its topics are given."""
+"""How one requirement is judged: the verdict over its cases, a deadline that is too short, and the configuration of topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Levels: each follows from who notices, every requirement says so, and profiles sum up the musts alone."""
+"""Levels: each follows from the party that notices a breach, which every requirement names; profiles count only the musts."""
 
 from __future__ import annotations
 

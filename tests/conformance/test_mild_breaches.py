@@ -1,4 +1,4 @@
-"""Breaches by which no client comes to harm, of sentences that are musts: they are tolerated, and hide nothing else."""
+"""Breaches of musts that harm no client: they are tolerated, and hide no other failure."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class EndsNothing(Habit):
 
 
 class Asking(Habit):
-    """Takes an empty array of topics for null."""
+    """Treats an empty array of topics as null."""
 
     def __init__(self) -> None:
         super().__init__("Metadata", lambda answer, exchange: None)
@@ -141,7 +141,7 @@ class Asking(Habit):
 
 
 class LateOnce(Habit):
-    """Takes a member that was late for one of an earlier generation, once."""
+    """Refuses a member that was late as one of an earlier generation, once."""
 
     def __init__(self) -> None:
         super().__init__("Heartbeat", self.refuse)
@@ -183,7 +183,7 @@ class Unheld(Habit):
 
 
 class Admitting(Habit):
-    """Lets the first member of a group in that names no protocol type; `any_member`: others, too."""
+    """Admits the first member of a group without a protocol type; with `any_member` later members, too."""
 
     def __init__(self, any_member: bool) -> None:
         super().__init__("JoinGroup", self.admit)
@@ -240,7 +240,7 @@ def test_a_breach_without_harm_is_tolerated(
 
 
 def test_what_ends_without_a_transaction_says_nothing_of_one(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
-    """As by tansu, which has no DescribeTransactions either."""
+    """As tansu does, which has no DescribeTransactions either."""
 
     def hide(answer: Any, _: Exchange) -> None:
         answer.api_keys = [api for api in answer.api_keys if api.api_key != DescribeTransactionsRequest.KEY]
@@ -251,7 +251,7 @@ def test_what_ends_without_a_transaction_says_nothing_of_one(sound: tuple[Loop, 
 
 
 def test_a_copy_may_be_refused_as_one(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
-    """As by tansu: Java, librdkafka and franz-go take it as success."""
+    """As tansu does: Java, librdkafka and franz-go treat this error as success."""
     _, verdicts = judged(sound, Liar(LIES["copy-refused"]), "IDM-05 IDM-16", tmp_path)
     assert verdicts == {"IDM-05": "tolerated", "IDM-16": "tolerated"}
 
@@ -274,7 +274,7 @@ def test_a_member_that_was_late_may_be_of_an_earlier_generation(sound: tuple[Loo
 def test_timeouts_that_no_client_says_need_not_be_heeded(
     sound: tuple[Loop, Behind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As by noida-db, which removes no member that does not synchronise."""
+    """As noida-db does, which removes no member that does not synchronise."""
     monkeypatch.setattr("conformance.observations.READY_WITHIN_S", 1.0)
     _, verdicts = judged(sound, Keeping(), "GRP-18", tmp_path)
     assert verdicts == {"GRP-18": "tolerated"}
@@ -293,7 +293,7 @@ def test_a_topic_without_an_id_is_tolerated_where_no_client_needs_it(
 
 
 def test_topics_for_none_are_tolerated(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
-    """As by noida-db and tansu."""
+    """As noida-db and tansu do."""
     _, verdicts = judged(sound, Asking(), "MET-01", tmp_path)
     assert verdicts == {"MET-01": "tolerated"}
 

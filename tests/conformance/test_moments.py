@@ -1,4 +1,4 @@
-"""What must be done while a frozen follower is in sync: neither accused when the follower had left, nor hidden when it fails once."""
+"""Checks that must run while a frozen follower is in the ISR: one that has left it accuses no broker, and no failure is lost."""
 
 from __future__ import annotations
 

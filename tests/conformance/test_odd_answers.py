@@ -22,12 +22,12 @@ from linearizability.targets import Target, open_target
 from linearizability.targets.loop import Loop
 
 COUNT_AT = 57
-"""Where a batch has the number of its records, and nothing but them behind it."""
+"""The place of the record count in a batch; only the records come after it."""
 
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Target, Subject]]:
-    """A sound broker, and what is known of it."""
+    """A sound broker, and what the suite's probe found out about it."""
     folder = tmp_path_factory.mktemp("sound")
     with Loop() as loop, open_target("reference:1", folder=folder, config=BASE_CONFIGS) as target:
         known = Subject(addresses(target.bootstrap), "4.3.1", target=target)

@@ -19,7 +19,7 @@ TOPIC, LEADER = Topic("a-topic", NO_UUID, 2), ("leader", 9092)
 
 
 def answered(partition: int, *, by_zookeeper: bool, known: int) -> int:
-    """How a leader answers that can serve both partitions, and whose metadata has only so many of them."""
+    """The error code of a leader that can serve both partitions, but whose own metadata has only `known` of them."""
     table = MetadataResponse
     partitions = [table.MetadataResponsePartition(partition_index=index) for index in range(known)]
 

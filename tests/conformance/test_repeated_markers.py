@@ -22,7 +22,7 @@ from linearizability.targets.loop import Loop
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Subject]:
-    """A sound broker, and what is known of it."""
+    """A sound broker, with what the suite's probe found out about it."""
     with Loop(), open_target("reference:1", folder=tmp_path_factory.mktemp("sound"), config=BASE_CONFIGS) as target:
         found = Subject(addresses(target.bootstrap), "4.3.1", target=target)
         probe(found, lambda: True)

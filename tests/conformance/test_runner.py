@@ -32,7 +32,7 @@ from tests.conformance.parrot import _produced, parrot, target_of
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong brokers fail what others build on, too: here each requirement is for itself."""
+    """Let each requirement be judged by itself: a wrong broker also fails requirements on which others build."""
     monkeypatch.setattr(requirement, "dependencies_of", lambda id: ())
 
 
@@ -127,7 +127,7 @@ def test_what_the_target_lacks_skips_before_anything_is_said() -> None:
 
 
 def lacking(*hooks: str, known: str = "", nodes: int = 1, **configs: str) -> str:
-    """What a target lacks that describes nothing, and was started with one configuration."""
+    """The reason why a target that describes no configuration is not judged; it heeds at most the configuration `known`."""
     subject = Subject(
         [("127.0.0.1", 1)],
         "4.3.1",
@@ -169,7 +169,7 @@ def test_what_comes_too_late_is_judged_only_where_it_is_known_how_soon_it_has_to
 
 
 def test_what_came_with_kraft_is_not_asked_of_a_cluster_with_zookeeper() -> None:
-    """Kafka 3.3 to 3.9 can be coordinated by either, and says by what it serves which it is."""
+    """Kafka 3.3 to 3.9 can be coordinated by either; the APIs that it advertises show by which."""
 
     def behaves(broker: Broker) -> None:
         broker.expect_equal("whether KRaft coordinates", broker.by_kraft(), True)
@@ -322,7 +322,7 @@ def test_a_target_is_started_again_with_configurations_that_it_may_heed(
 
 
 def test_a_target_that_does_not_start_says_why_once(tmp_path: Path) -> None:
-    """Its log's end belongs to the run; each requirement that is skipped for it says one line."""
+    """The end of the target's log is shown once, for the run; the reason of each skipped requirement is one line."""
 
     def open_target(spec: str, **given: Any) -> Any:
         raise RuntimeError(

@@ -33,7 +33,7 @@ def test_fetch_sessions_ask_one_broker_of_its_own_partitions(
 
 @pytest.mark.process
 def test_what_needs_its_replicas_in_a_place_moves_them_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a cluster that refuses assignments in CreateTopics, as crabka."""
+    """The cluster refuses assignments in CreateTopics, as crabka does."""
     asked = Broker.call
 
     def call(broker: Broker, request: Any, *arguments: Any, **options: Any) -> Any:

@@ -85,7 +85,7 @@ def test_what_is_late_beside_other_starts_is_judged_again_when_they_are_done(tmp
 def test_what_is_late_is_judged_again_alone_on_several_starts_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool
 ) -> None:
-    """On a machine that is busy what is late there, too, is judged a third time, when no other start runs."""
+    """On a busy machine a requirement that is late there, too, is judged a third time, when no other start runs."""
     meeting, tries = threading.Barrier(3, timeout=60), dict[str, list[str]]()
 
     def open_target(spec: str, *, folder: Path, **_: Any) -> Any:

@@ -20,7 +20,7 @@ TOKENS = {"delegation.token.secret.key": "secret"}
 
 
 def judged_without_tokens(folder: Path, version: str, *ids: str) -> Run:
-    """By a broker of the release that ends where it is to have delegation tokens, as KRaft before Kafka 3.6."""
+    """A run on a broker that does not start with delegation tokens, as KRaft before Kafka 3.6."""
 
     def open_target(spec: str, *, config: dict[str, str], **_: Any) -> Any:
         if config.keys() & TOKENS.keys():

@@ -1,8 +1,8 @@
 """The suite on real brokers: every must-requirement passes on the reference, and on Apache Kafka but for its known bugs.
 
-The runs mostly wait, for a judge of time must: they go on side by side, each in a process of its own. Apache Kafka does not change.
-In CI it is asked for what has another test than when its verdict was stored, and for a half of the day's areas; the other half
-has its turn a week later.
+The runs mostly wait, because requirements on time must: they go on side by side, each in a process of its own. Apache Kafka does
+not change. In CI a run on it judges the requirements whose tests have changed since their verdicts were stored, and half of the
+day's areas; the other half has its turn a week later.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RUNS: dict[str, tuple[str, Callable[[], tuple[str, ...]]]] = {
     "test_the_reference_passes": (REFERENCE, tuple),
     "test_the_secured_reference_passes": (REFERENCE, lambda: SECURED),
 } | {f"test_apache_kafka_passes[{part}]": (KAFKA, partial(asked_of_kafka, part)) for part in range(PARTS)}
-"""Test -> target, and what gives areas, ids or options."""
+"""Test -> target, and the function that returns areas, ids or options."""
 RUN_WITHIN_S = 2_400
 """Under ten minutes on a quiet machine."""
 BAD = ("fail", "engine error")
@@ -78,12 +78,12 @@ class Run:
             )
 
     def lines(self) -> list[dict[str, Any]]:
-        """What the run printed, once it has ended: judgements, and last the summary."""
+        """The JSON lines of the run, once it has ended: the judgements, and last the summary."""
         self._process.wait(RUN_WITHIN_S)
         return [json.loads(line) for line in self._output.read_text().splitlines()]
 
     def finished(self) -> tuple[dict[str, Any], list[str], str]:
-        """The summary, what was tolerated, and what was bad as a failing test should say it."""
+        """The summary, the tolerated judgements, and a text with the bad ones, for the message of a failing test."""
         *lines, summary = self.lines()
         reported = [f"{line['id']} {line['verdict']}: {line['reason']}" for line in lines if line.get("verdict") in BAD]
         tolerated = [f"{line['id']} {line['reason']}" for line in lines if line.get("verdict") == "tolerated"]

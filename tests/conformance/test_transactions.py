@@ -28,7 +28,7 @@ TOPIC = Topic("t", NO_UUID, 1)
 
 
 class Coordinator:
-    """Answers what it was asked to, one code after the other and the last one for ever, and notes what was asked."""
+    """Answers each API with its codes in turn, the last one for ever, and records the requests."""
 
     def __init__(self, **codes: list[ErrorCode]) -> None:
         self.codes = codes

@@ -1,4 +1,4 @@
-"""Versions that are advertised and not served: API-05 speaks of them, and the other versions are judged all the same."""
+"""Versions that are advertised and not served: API-05 fails for them, and the other versions are judged all the same."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Mortal(Habit):
 
 
 def test_a_version_that_ends_the_target_hides_no_other(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
-    """The rest is not judged, and asked first when the target is there again: the death is attributed by asking twice."""
+    """The versions after it are not judged, and come first when the target runs again: so the version that ends it comes last."""
     loop, behind = sound
     habit = Mortal("OffsetCommit", 3)
     with Proxy(loop, behind.target.nodes, habit) as proxy:

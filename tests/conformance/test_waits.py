@@ -44,7 +44,7 @@ class Clock:
 
 
 class Listening:
-    """Releases the run when all that it wants was named at one moment."""
+    """A run listener that releases the tests of `waits` once all wanted ids were named at one moment."""
 
     def __init__(self, *wanted: str) -> None:
         self.wanted, self.named = set(wanted), threading.Event()

@@ -1,4 +1,4 @@
-"""What applications do in these tests, by confluent-kafka as it is: write, consume in groups, read a topic to its end."""
+"""The applications of these tests, on unmodified confluent-kafka: they write, consume in groups, and read a topic to its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupState, KafkaError, KafkaExcep
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
 PATIENCE_S = 60.0
-"""How long anything may take that takes a moment on a quiet machine."""
+"""The time limit of a step, which takes a moment on a quiet machine."""
 
 Settings = Mapping[str, Any]
 
@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 
 class Applications:
-    """Of one cluster, reached by `bootstrap`."""
+    """The applications of one cluster, which they reach at `bootstrap`."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -56,7 +56,7 @@ class Applications:
         return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0} | dict(settings or {}))
 
     def write(self, topic: str, values: Sequence[str], partition: int = 0, settings: Settings | None = None) -> None:
-        """In their order, each acknowledged. Errors: KafkaException of one that was not."""
+        """Write the values in their order, and wait for all acknowledgements. Errors: KafkaException, if one record failed."""
         producer = self.producer(settings)
         failures: list[KafkaError] = []
         for value in values:
@@ -67,7 +67,7 @@ class Applications:
 
     @contextmanager
     def consumer(self, group: str, topics: Sequence[str] = (), settings: Settings | None = None) -> Iterator[Consumer]:
-        """Subscribed where topics are given. In the end it leaves its group, as an application that fails decently does."""
+        """A consumer, subscribed where topics are given. In the end it leaves its group, also when the test fails."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap, "group.id": group, **QUICK_GROUPS} | dict(settings or {})
         )

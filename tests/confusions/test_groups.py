@@ -1,4 +1,4 @@
-"""Who gets what: by group ids, by assignors, by the number of partitions."""
+"""Which consumer gets which records: by group ids, by assignors, by the number of partitions."""
 
 from __future__ import annotations
 

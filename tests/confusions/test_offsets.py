@@ -1,4 +1,4 @@
-"""What a consumer loses and repeats by when and how it commits."""
+"""Which records a consumer loses or repeats, by the time and the manner of its commits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_commit_lost_at_a_rebalance_repeats(applications: Applications) -> Non
 
 
 def seen_after_a_rebalance(applications: Applications, on_revoke: Any) -> list[str]:
-    """One member has processed what two partitions hold when a second comes: what they get between them from then on."""
+    """The records that two members get after a rebalance; the first had processed both partitions when the second joined."""
     topic = applications.new_topic(2)
     for partition in range(2):
         applications.write(topic, ["a", "b"], partition)
@@ -111,7 +111,7 @@ def test_auto_offset_reset_latest_skips(applications: Applications, topic: str) 
 
 
 def first_that_comes(applications: Applications, topic: str, consumer: Consumer) -> str:
-    """The consumer finds its place some time after it subscribed: write until it gets something."""
+    """The consumer's first record. It finds its position some time after it subscribed: write until it gets a record."""
     share([consumer], [1])
     for number in range(int(PATIENCE_S / 0.2)):
         applications.write(topic, [f"new-{number}"])

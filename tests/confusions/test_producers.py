@@ -1,4 +1,4 @@
-"""What a producer loses, repeats and reorders."""
+"""Which records a producer loses, repeats and reorders."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ if flushes == "True":
     assert producer.flush(60) == 0
 os._exit(9)
 """
-"""A process that is gone from one moment to the next, after `produce` has returned without an error."""
+"""A process that ends at once, without any cleanup, after `produce` has returned without an error."""
 
 
 def test_buffered_records_die_with_their_producer(applications: Applications, topic: str) -> None:

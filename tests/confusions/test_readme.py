@@ -1,4 +1,4 @@
-"""The page and the tests say the same: every confusion has its test, of the same name, and every test its confusion."""
+"""The page and the tests agree: every confusion has its test, of the same name, and every test its confusion."""
 
 from __future__ import annotations
 

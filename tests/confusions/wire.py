@@ -1,8 +1,8 @@
-"""A wire between a client and a node on which a chosen request meets a chosen mishap: each confusion comes when it is
-called, not when the network happens to fail.
+"""A proxy between a client and a node, on which a chosen request meets a chosen mishap: a test can show a confusion without
+waiting for the network to fail.
 
-The wire relays whole frames, and writes its own address over the node's wherever an answer names it, so that an unmodified
-client stays on it. Every frame but the unlucky ones passes as it is.
+The proxy relays whole frames, and writes its own address over the node's wherever a response names it, so that an unmodified
+client keeps using it. Frames without a mishap pass unchanged.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Wire:
             end(each)
 
     def befall(self, request: type[Message], mishap: Mishap, error: ErrorCode = ErrorCode.NONE) -> Mishandling:
-        """The next request of this kind, not yet spoken for, meets the mishap."""
+        """Let the next request of this kind meet the mishap, after earlier mishaps of this kind have met theirs."""
         mishandling = Mishandling(mishap, error)
         self._mishandlings[request.KEY].append(mishandling)
         return mishandling

@@ -1,4 +1,4 @@
-"""Which links each cut takes away, and that all of them come back."""
+"""Which links each fault of the network cuts, and that its end joins them all again."""
 
 from collections import Counter
 
@@ -120,7 +120,7 @@ def test_three_nodes_make_no_ring(monkeypatch):
 
 
 def test_the_controller_is_looked_up_when_the_fault_is_injected(monkeypatch):
-    """Brokers of a quorum name each other at random in Metadata."""
+    """With a metadata quorum Metadata names a random broker as the controller."""
     hurt = world(monkeypatch, 3, [1], controller=3)
     done = all_faults()["leader-controller"].begin(hurt, injection("leader-controller"))
     assert done is not None and apart_in(hurt) == both((1, 3))

@@ -1,4 +1,4 @@
-"""Hunts from beginning to end, on real brokers; their results can be judged again and carried out again."""
+"""Hunts from beginning to end, on real brokers; their stored histories can be judged again."""
 
 import json
 import os

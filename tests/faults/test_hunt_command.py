@@ -1,4 +1,4 @@
-"""What the command line makes of a hunt's target."""
+"""The plans that the commands `hunt` and `replay` make of their options, and the summary that they print."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Bad lines in a sandbox: what is sent comes late, or not all of it, and all is well when the line is mended."""
+"""Bad network lines in a sandbox: packets are late or lost, and arrive as before when the line is mended."""
 
 import json
 

@@ -54,7 +54,7 @@ def call(world: World, request: Any, version: int | None = None) -> Any:
 
 
 def produce(world: World, text: str = "record", at_ms: int | None = None) -> int:
-    """Send one record with acks=all; gives the broker's error."""
+    """Send one record with acks=all; the broker's error code."""
     now = TimestampMs(int(time.time() * 1000) if at_ms is None else at_ms)
     batch = build([Record(FIRST_OFFSET, now, None, text.encode())])
     return produced(call(world, produce_request({(TOPIC, 0): batch}, timeout_ms=5000), NAMED_V)).error_code

@@ -14,7 +14,7 @@ from tests.faults.sandboxed import REPOSITORY, sandboxed
 from tests.waiting import await_true
 
 NAP_S = str(1_000_000 + os.getpid())
-"""What marks the sleepers of this run among the processes of the machine."""
+"""The argument by which this run's sleepers are found among the processes of the machine."""
 
 SCRIPT = """
 import subprocess, sys
@@ -98,7 +98,7 @@ def test_a_program_outside_reaches_no_node_and_sends_nothing():
 
 
 def test_ctrl_c_leaves_the_network_to_those_who_heal():
-    """The whole group receives it; a node that is down must be started once more in its namespace."""
+    """The signal reaches all processes of the group. The network must stay, for a node that is down is started again in it."""
     code = (
         "import os, signal, subprocess, time\nfrom linearizability.faults.network import Line, Network\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"

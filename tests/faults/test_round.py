@@ -17,7 +17,7 @@ from linearizability.targets.addresses import AddressMap
 
 
 def test_a_disk_that_fills_up_leaves_the_verdict_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was recorded is judged; that the rest is missing is said, with the files that have no end."""
+    """The recorded part is judged; the reasons name the failure, and the files that have no end."""
     all_faults()
     monkeypatch.setattr(round, "create_topic", lambda *_, **__: None)
     monkeypatch.setattr(round, "served_apis", lambda nodes: {11, 22})

@@ -1,4 +1,4 @@
-"""Schedules are values: equal seeds give equal ones, files give them back, and none hurts what it should not."""
+"""Schedules are values: equal seeds draw equal ones, files restore them, and all keep their bounds."""
 
 import pytest
 from hypothesis import given

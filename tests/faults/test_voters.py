@@ -43,7 +43,8 @@ def voters(world: World) -> list[int]:
 
 
 def test_a_controller_leaves_and_comes_back(tmp_path: Path) -> None:
-    """The leader: another one leads meanwhile. Then one is to leave when the quorum has no majority: it does when it has."""
+    """The leader is removed, and another one leads meanwhile. Then a removal is begun without a majority: it happens once there
+    is one."""
     with open_target("reference:3", folder=tmp_path) as target:
         world = World(target, "t")
         until(world, lambda: voters(world) == [1, 2, 3] and world.controller() > 0)
@@ -71,7 +72,7 @@ def test_a_controller_leaves_and_comes_back(tmp_path: Path) -> None:
 
 
 class Quorum:
-    """Three controllers, of which some vote; what it is asked, and the errors that it answers next in the place of its own."""
+    """Three controllers, of which some vote. `asked` has the requests; `instead` the next errors in place of its own answers."""
 
     def __init__(self) -> None:
         self.directories = {1: UUID(int=1), 2: UUID(int=2), 3: UUID(int=3)}
@@ -153,7 +154,7 @@ def test_a_removal_and_an_addition_are_asked_for_until_they_are_answered(quorum:
 
 
 def test_a_voter_that_an_old_request_removed_comes_back(quorum: Quorum, world: World) -> None:
-    """It was carried out long after the operator was done with it."""
+    """The request took effect long after the operator had given it up."""
     step(world, set())
     quorum.present.discard(2)
     step(world, set())

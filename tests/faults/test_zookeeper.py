@@ -57,7 +57,7 @@ def attacked(tmp_path: Path) -> Iterator[World]:
 
 
 def answers(zookeeper: ZooKeeper, within_s: float) -> bool:
-    """Whether it answers a client that wants a session; while it starts it hangs up, or forgets what it was asked."""
+    """Whether ZooKeeper answers a request for a session. While it starts it may close the connection, or not answer."""
     until = time.monotonic() + within_s
     while not _answers_once(zookeeper, min(within_s, 1)):
         if time.monotonic() > until:

@@ -117,7 +117,7 @@ def test_exit_code_of_the_program(tmp_path: Path) -> None:
 
 
 def test_a_mistake_of_ours_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python itself would exit 1, which says "invalid"."""
+    """Python itself would exit with 1, the code of "invalid"."""
 
     def broken(*_: object) -> Iterator[Judgement]:
         raise RuntimeError("a mistake")
@@ -145,7 +145,7 @@ def test_marks_stand_where_they_were_made(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_with_a_history_is_exported_too(tmp_path: Path) -> None:
-    """Or its copy would be judged better than the original. EDN cannot say it, and is refused."""
+    """Else the copy would be judged better than the original. EDN has no place for defects: such an export is refused."""
     files = record(tmp_path / "run")
     files[1].write_text("".join(files[1].read_text().splitlines(keepends=True)[:-1]))
     assert run("export", "--to", "neutral", tmp_path / "run", tmp_path / "out.jsonl").return_value == 2

@@ -20,7 +20,7 @@ REGRESSIONS = Path(__file__).parent / "regressions"
 
 
 def record(folder: Path) -> Path:
-    """Sixty acknowledged sends to each of two partitions; of the first, what was at offset 40 is another's in the end."""
+    """Sixty acknowledged sends to each of two partitions. The final read of the first finds another record at offset 40."""
     contract = Contract(acks="all", idempotence=False)
     with Recorder.open(folder, process=1, contract=contract, run="r") as producer:
         for offset in range(RECORDS):

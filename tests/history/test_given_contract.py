@@ -1,4 +1,4 @@
-"""A contract that is given stands in for what a history does not declare of its own, and for nothing else."""
+"""A given contract supplies the terms that a history does not declare itself, and changes no others."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_command_prints_what_was_given(tmp_path: Path) -> None:
 
 
 def test_an_exported_run_is_judged_by_its_contract_again(tmp_path: Path) -> None:
-    """EDN does not say it; what is imported declares it from then on."""
+    """EDN has no contract; an imported history declares the given one from then on."""
     with Recorder.open(tmp_path / "run", run="r", contract=Contract(acks="1", idempotence=False)) as recorder:
         for value in (10, 11):
             recorder.ok(recorder.invoke("send", [send("3", value)]), [send("3", value, offset=value - 10)])
@@ -112,7 +112,7 @@ def native(folder: Path, *contracts: dict[str, object] | None) -> Path:
 
 
 def test_what_a_native_header_declares_stands(tmp_path: Path) -> None:
-    """One file of a run suffices: what the others hold is no whole run."""
+    """One file that declares another contract makes the whole run unknown: the other files alone are no whole run."""
     agreeing = native(tmp_path / "agreeing", {"acks": "1"}, None)
     (judgement,) = check([agreeing], given=ACKS_1)
     assert judgement.verdict == "valid" and judgement.history is not None and judgement.history.contract.acks == "1"

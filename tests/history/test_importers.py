@@ -1,4 +1,4 @@
-"""Histories of other tools: what they say arrives, and what is not theirs is refused by file and line."""
+"""Histories of other tools: their events are imported, and foreign or damaged input is refused by file and line."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_what_stands_before_a_torn_line_is_evidence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["jepsen", "jepsen-log", "verifiable"])
 def test_files_are_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
-    """Facts leave long before the file ends, so it may be of any length."""
+    """The importer yields facts long before the file ends, so a file may have any length."""
     monkeypatch.setattr(paired, "ROWS_A_BATCH", 50)
     path = tmp_path / "history"
     read = {"topic": "t", "partition": 0, "name": "record_data", "timestamp": 1}
@@ -245,7 +245,7 @@ def consumed(at: int, value: int, **more: Any) -> dict[str, Any]:
 
 
 def test_a_send_that_failed_may_be_read_in_any_partition(tmp_path: Path) -> None:
-    """The tool does not say for which partition a record was meant whose send failed."""
+    """The tool does not report for which partition the record of a failed send was meant."""
     failed = {"at": 12, "name": "producer_send_error", "topic": "t", "value": "7"}
     ended = {"at": 90, "name": "shutdown_complete"}
     sent = [acked(10, 0), failed, acked(13, 1), ended]
@@ -255,7 +255,7 @@ def test_a_send_that_failed_may_be_read_in_any_partition(tmp_path: Path) -> None
 
 
 def test_a_tool_that_was_killed_leaves_something_unsaid(tmp_path: Path) -> None:
-    """The record that was not sent may be its last one."""
+    """The record that no line shows as sent may be the last one that it sent."""
     ended = {"at": 90, "name": "shutdown_complete"}
     read = [consumed(50, 0), consumed(51, 1), ended]
     folder = events_of_tool(tmp_path / "v", producer=[acked(10, 0)], consumer=read)
@@ -294,7 +294,7 @@ def test_a_damaged_line_of_a_log_is_not_left_out(tmp_path: Path, damaged: str, r
 
 
 def test_what_the_tools_say_after_their_end(tmp_path: Path) -> None:
-    """The producer sums up, the consumer's hook says that it was asked to end; a record there would be no end."""
+    """The producer prints a summary, and the consumer's shutdown hook a line. A record after `shutdown_complete` is a defect."""
     ended = {"at": 90, "name": "shutdown_complete"}
     sent = [acked(10, 0), ended, {"at": 91, "name": "tool_data", "sent": 1, "acked": 1}]
     read = [consumed(50, 0), ended, {"at": 91, "name": "shutdown_requested"}]
@@ -308,7 +308,7 @@ def test_what_the_tools_say_after_their_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("revoked", "verdict"), [(True, "valid"), (False, "invalid")])
 def test_an_eager_rebalance_takes_the_position(tmp_path: Path, revoked: bool, verdict: str) -> None:
-    """Who lost a partition and got it again may read from the last commit on."""
+    """A consumer that lost a partition and got it again may read from the last commit on."""
     ended = {"at": 90, "name": "shutdown_complete"}
     moved = [{"at": 53, "name": "partitions_revoked"}, {"at": 54, "name": "partitions_assigned"}]
     moved = [event | {"partitions": [{"topic": "t", "partition": 0}]} for event in moved]

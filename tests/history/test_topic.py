@@ -37,7 +37,7 @@ def new_topic(broker: Target, name: str) -> HistoryTopic:
 
 @pytest.fixture(scope="module")
 def both(broker, tmp_path_factory) -> tuple[HistoryTopic, Path, Path]:
-    """A topic with a good and a bad history, and where these came from."""
+    """A topic with a good and a bad history, and the folders that these were exported from."""
     topic, home = new_topic(broker, "both"), tmp_path_factory.mktemp("both")
     (home / "good").mkdir()
     record_good(home / "good")

@@ -1,4 +1,4 @@
-"""A master and workers of standalone Spark, whose Python has the libraries, and this project only by what is sent to it."""
+"""A master and workers of standalone Spark. Their Python has the libraries, but this project only as it is sent with a job."""
 
 import os
 import signal
@@ -20,9 +20,9 @@ BASE = "org.apache.spark.deploy"
 class Standalone:
     master: str
     environment: dict[str, str]
-    """For those who submit jobs."""
+    """The environment of a process that submits jobs."""
     workers: list[subprocess.Popen[bytes]]
-    """Each with its executor in one session."""
+    """Each worker is in one session with its executor."""
 
     def kill(self, worker: int) -> None:
         os.killpg(self.workers[worker].pid, signal.SIGKILL)

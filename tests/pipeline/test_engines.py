@@ -1,4 +1,4 @@
-"""Both engines give the same: same findings, same witnesses, same verdicts. One Spark session for the whole test run."""
+"""Both engines report the same findings, witnesses and verdicts. One Spark session serves the whole test run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MASTER = "local[2]"
 
 
 def reported(judgement: Judgement) -> tuple:
-    """All that a judgement says, but for the engine."""
+    """A judgement without its engine."""
     return judgement.id, judgement.verdict, judgement.reasons, judgement.facts, judgement.findings
 
 
@@ -97,7 +97,7 @@ def test_files_and_stores_are_judged_alike(tmp_path: Path) -> None:
 
 
 def hurt_run(folder: Path) -> None:
-    """Sends of every outcome, of which the slow ones are many, a fault in their midst, and a poll that is wrong."""
+    """A run with sends of every outcome, many of them slow, a fault in the middle, and a wrong poll."""
     record(folder / "run")
     clock, chance = Clock(), Random(5)
     with Recorder(folder / "run" / "history-00007.jsonl", process=7, run="r", clock=clock) as recorder:
@@ -256,7 +256,7 @@ def test_large_files_of_other_tools_are_judged_alike(tmp_path: Path, monkeypatch
 def test_native_files_that_are_named_one_by_one_are_judged_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large ones come into a store like folders, those of one run together; what holds no history is said as ever."""
+    """Large files are brought into a store as folders are, those of a run together; files without a history are named."""
     wrong = record(tmp_path / "wrong")
     wrong[1].write_text(wrong[1].read_text().replace("[[4,4],[5,5]]", "[[5,5],[4,4]]"))
     with Recorder.open(tmp_path / "other", run="other") as other:
@@ -302,7 +302,7 @@ def test_what_is_large_is_brought_into_a_store(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_run_that_is_named_like_a_folder(tmp_path: Path) -> None:
-    """Is another one's history."""
+    """A run whose name is the path of another run's folder is not mixed with that run."""
     record(tmp_path / "run")
     with Recorder.open(tmp_path / "other", run=str(tmp_path / "run")):
         pass
@@ -372,7 +372,7 @@ def test_a_store_that_lacks_facts_is_not_valid(tmp_path: Path, damage: str) -> N
 @pytest.mark.spark
 @pytest.mark.sampled(days=5)
 def test_a_flipped_bit_in_a_store_costs_its_run_and_no_other(tmp_path: Path) -> None:
-    """Whatever else the run's sound files show stays."""
+    """The damaged run is unknown and has no facts; the other runs are judged as before."""
     texts = {"a": "0 send t-0:1@0\n0 poll t-0:1@0", "b": "0 send t-0:1@0\n1 poll t-0:7@0", "c": "0 send t-0:1@0"}
     write_histories(tmp_path, [history(text, identifier=name) for name, text in texts.items()])
     part = tmp_path / "facts" / "run-0001" / "part-0000.parquet"

@@ -49,7 +49,7 @@ FLAGS_OF_POSITIONS = {
     Kind.OBSERVATION: (Flag.FROM_END,),
     Kind.COMMIT: (Flag.SOUGHT, Flag.FROM_END),
 }
-"""Drawn apart, so that what other draws have found stays what it is."""
+"""Drawn from another generator, so that the facts of earlier seeds stay the same."""
 
 
 def random_facts(rng: Random, operations: int = 0) -> dict[str, np.ndarray]:
@@ -158,8 +158,8 @@ def compare(columns: Columns, context: Context, plan: Plan) -> list[Found]:
 
 
 FOUND = (1088, 1333, 1825, 3439, 55664, 58920, 60911, 200924, 205311)
-"""Parts knew too little: which send wrote a record at another offset, when one was sent from which a step led back or to
-which it led, and that another part's consumers sought a position, also where a read of theirs names no offset."""
+"""Seeds that failed once, because a part knew too little: which send wrote a record at another offset, when the records before
+and after a consumer's step were sent, or that another part's consumers sought a position, also where a read names no offset."""
 
 
 def test_facts_without_sense() -> None:

@@ -1,4 +1,4 @@
-"""What is recognised as plain has no findings, and emits what it would have emitted: nothing is hidden by looking at many."""
+"""A partition that is recognised as plain has no findings, and emits the same dependencies: judging many together hides none."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -78,7 +78,7 @@ def healthy(rng: Random) -> list[Row]:
 
 
 def damaged(rng: Random) -> list[Row]:
-    """A healthy partition of which a fact is gone, there twice, or says something else."""
+    """A healthy partition in which one fact is removed, doubled or changed."""
     rows = healthy(rng)
     row = rng.choice(rows)
     if rng.random() < 0.1:

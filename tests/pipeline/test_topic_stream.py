@@ -38,11 +38,11 @@ pytestmark = pytest.mark.xdist_group("spark")
 PARTITIONS = 3
 PATIENCE_S = 300
 LATE = "Python worker failed to connect back"
-"""What Spark says of a Python process that has not started within its ten seconds, which no setting makes longer."""
+"""Spark's error for a Python process that has not started within ten seconds, a limit that no setting changes."""
 SCHEMA = StructType()
-"""What Spark says of the columns; the source does not need it."""
+"""The columns that Spark passes to the source, which does not need them."""
 STARTS = 12
-"""So often a query is started on a machine that is so busy."""
+"""How often a query is started on a machine that is too busy for this limit."""
 NONE_KEPT = -1
 _numbers = itertools.count(1)
 
@@ -162,7 +162,7 @@ class Queries:
         return sink.trigger(**(trigger or {"availableNow": True})).start()
 
     def finish(self, name: str, checkpoint: str = "", **options: object) -> Counter[bytes]:
-        """Run a query over what there is; gives the lines that came."""
+        """Run a query over all present records; the lines that it read."""
         for attempt in range(1, STARTS + 1):
             query = self.start(name, checkpoint, None, **options)
             try:

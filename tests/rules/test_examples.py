@@ -1,4 +1,4 @@
-"""Every rule finds exactly one anomaly in the history that explains it, with a witness, and says what it is."""
+"""Every rule finds exactly one anomaly in the history that explains it, with a witness and a text; and its record is complete."""
 
 from pathlib import Path
 

@@ -68,7 +68,7 @@ NAMED = """
 
 
 def test_an_offset_that_a_completion_of_unknown_outcome_names_is_evidence() -> None:
-    """Value 3 was reported at offset 2, and value 4 is read there; by itself the report says of no loss.
+    """Value 3 was reported at offset 2, and value 4 is read there; the report alone proves no loss.
 
     A broker names the offset also where it gives up waiting for the replicas, and another leader may give it out again."""
     judgement = judge_history(history(NAMED))

@@ -17,7 +17,7 @@ UNDECIDED = [send("t-0", 1), send("t-1", 2)]
 
 
 def record(folder: Path, first_reader: Literal["read_uncommitted", "read_committed"]) -> None:
-    """A transaction that is unknown the end of; process 2 saw one of its records; the final committed reads have none."""
+    """A transaction of unknown outcome: process 2 was given one of its records, and the final committed reads have none."""
     contract = Contract(acks="all", isolation="read_committed")
     with Recorder.open(folder, process=1, contract=contract, run="r") as producer:
         acknowledged = producer.invoke("send", [send("t-2", 9)])

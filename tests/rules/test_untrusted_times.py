@@ -18,7 +18,7 @@ from linearizability.pipeline.watch import WatchedFile
 
 
 class Process:
-    """One client; each of its operations begins at a time that its clock says, and lasts 5 ns."""
+    """One client; each of its operations begins at the given time of its clock, and lasts 5 ns."""
 
     def __init__(self, folder: Path, process: int, contract: Contract) -> None:
         self.now = 0
@@ -146,7 +146,7 @@ def test_a_member_that_joins_a_former_coordinator_again_is_answered_what_that_kn
 
 
 def test_a_watch_remembers_that_it_is_not_known_where_a_consumer_reads_on() -> None:
-    """The poll that does not say what it returned is long over; so the consumer need not have come by what lies below."""
+    """A poll whose records are unknown was over long before. It may have returned the records below the offset read next."""
     events = parse("1 subscribe t-0 group=g\n1 poll info\n1 [1000 1010] poll t-0:2@2")
     for number, event in enumerate(events):
         event["operation"] = number // 2

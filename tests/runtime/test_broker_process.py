@@ -39,7 +39,7 @@ def write_config(folder: Path, **changes: str) -> Path:
 
 
 class Broker:
-    """A broker process; its log is read until it says where it listens."""
+    """A broker process, and its log."""
 
     def __init__(self, config: Path) -> None:
         self.log = config.with_suffix(".log")
@@ -105,7 +105,7 @@ def test_a_new_folder_is_formatted_served_and_ended_cleanly(tmp_path: Path, brok
 
 
 def test_no_client_connects_before_the_folder_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that listens is taken for a broker that has started, which may be killed at once."""
+    """A target that listens is treated as started, and may be killed at once: its folder must be formatted and open by then."""
     (port,) = free_ports(1)
     config = write_config(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0")
 

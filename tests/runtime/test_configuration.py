@@ -112,7 +112,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_names_that_mean_nothing_here_are_taken_and_named() -> None:
-    """Kafka 4.3.1 starts with each of them; the topic's name and the misspelt one are said to have no effect."""
+    """Kafka 4.3.1 starts with each of them; the topic's name and ZooKeeper's are reported as without effect."""
     given = {"num.network.threads": "3", "ssl.client.auth": "none", "zookeeper.connect": "z", "retention.ms": "1"}
     configuration = check_configuration({**GOOD, **given}, "f")
     assert remarks(configuration) == [
@@ -122,7 +122,7 @@ def test_names_that_mean_nothing_here_are_taken_and_named() -> None:
 
 
 def test_each_setting_is_read_refused_or_named_as_one_without_effect() -> None:
-    """What is put together from parts is read by the names that end there."""
+    """Names that begin with one of `parts` are put together in the code, and count as read."""
     tables = {"broker_configs.py", "broker_rules.py", "config_table.py", "security.py", "without_effect.py"}
     sources = [path for path in Path(reference.__file__).parent.rglob("*.py") if path.name not in tables]
     read = {name for path in sources for name in re.findall(r'"([a-z][a-z.]+)"', path.read_text())}

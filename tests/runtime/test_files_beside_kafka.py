@@ -63,7 +63,7 @@ SEEDS = 1_500
 
 
 def values_of(definition: Definition) -> list[str]:
-    """What a name is given: each kind of value, its default, its bounds and what is beyond them."""
+    """The values that are tried for a name: each kind of value, its default, its bounds, and one below and above each bound."""
     default = () if definition.default in (None, REQUIRED) else (str(definition.default),)
     bounds = [bound for bound in (definition.lowest, definition.highest) if bound is not None]
     near = [f"{bound + step:.0f}" for bound in bounds for step in (-1, 0, 1)]
@@ -89,7 +89,7 @@ def drawn(seed: int) -> dict[str, str]:
 
 
 def compared(changes: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    """What one refuses and the other takes."""
+    """The changes of the file that one of the two refuses and the other takes, with the refusal."""
     changes = list(changes)
     answers = answers_of(SOURCE, (json.dumps({**FILE, **change}) for change in changes))
     for change, (refused,) in zip(changes, answers, strict=True):

@@ -34,7 +34,7 @@ def configured(folder: Path, **changed: str) -> ServerConfiguration:
 
 
 def formatted(folder: Path, *options: str) -> str:
-    """Run the command; what it says of a mistake."""
+    """Run the command; its standard error."""
     command = [sys.executable, "-m", "tidegauge", "format", str(folder / "server.properties"), "--cluster-id", CLUSTER]
     done = subprocess.run([*command, *options], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode in (0, 3), done.stderr

@@ -67,7 +67,7 @@ REFUSED_HERE = {
 
 
 def opened(folder: Path) -> dict[str, str]:
-    """What a node of ours makes of a log directory."""
+    """The ids that the reference reads or makes for a log directory, or its refusal."""
     try:
         with contextlib.ExitStack() as locks:
             configuration = configured(folder.parent, folder.name)

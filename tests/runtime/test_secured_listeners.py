@@ -113,7 +113,7 @@ def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
 
 
 class InnerSecurity(SecuredReference):
-    """Three nodes that speak SASL_SSL among themselves, brokers by a mechanism of theirs; they alone may do anything."""
+    """Three nodes that use SASL_SSL among themselves, the brokers with this mechanism. Only nodes are authorized."""
 
     def __init__(self, folder: Path, secrets: Path, mechanism: str) -> None:
         ReferenceCluster.__init__(self, "reference:3", nodes=3, folder=folder)

@@ -1,4 +1,4 @@
-"""No security setting of Kafka is without effect and without a word: each is served, or refused by its name.
+"""No security setting of Kafka is silently ignored: each is served, or refused by its name.
 
 The names are Kafka's own: `config_table` is compared with those of its jars (tests/controller/test_config_table.py).
 """
@@ -71,7 +71,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def read() -> frozenset[str]:
-    """The texts that the code of the broker has, but for the tables of all names."""
+    """All string constants in the broker's code, but for the tables of setting names."""
     return frozenset(constants(Path(reference.__file__).parent))
 
 

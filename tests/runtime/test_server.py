@@ -1,4 +1,4 @@
-"""Sockets as the configuration wants them."""
+"""The server: sockets as configured, a clean shutdown, long steps, and the end of a node that cannot go on."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_nothing_is_done_after_the_clean_shutdown_file_is_written(tmp_path: Path
 
 
 def test_a_step_that_takes_long_ends_no_session(tmp_path: Path) -> None:
-    """With 20,000 partitions a decision takes seconds: a controller that fences its own broker then makes another such one."""
+    """With 20,000 partitions a decision takes seconds. A controller that fenced its own broker for it would decide again."""
     settings = {"broker.session.timeout.ms": "600", "broker.heartbeat.interval.ms": "100"}
     server, node, _ = served(tmp_path / "data", **settings)
 

@@ -30,7 +30,7 @@ NO_KEY = {"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}
 
 
 def shake_hands(context: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
-    """Both sides in this process; gives the version that they agree on. Errors: ssl.SSLError."""
+    """Let both sides shake hands in this process; the version of TLS that they agree on. Errors: ssl.SSLError."""
     one, other = ssl.MemoryBIO(), ssl.MemoryBIO()
     server, asker = (
         context.wrap_bio(one, other, server_side=True),

@@ -1,6 +1,6 @@
-"""A line between brokers and their controller, on which what one broker learns about the metadata can be held up, or one kind
-of its requests lost, while all else passes: proposals, heartbeats and their answers have connections of their own, at Apache
-Kafka as at the reference.
+"""A proxy between brokers and their controller. It can hold up the metadata that one broker fetches, or lose one kind of that
+broker's requests, and passes all else: AlterPartition and heartbeats have connections of their own, with Apache Kafka as with
+the reference.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ RELEASES = os.environ.get("TIDEGAUGE_RELEASES", "4.3.1,4.4.0").split(",")
 
 
 class Line:
-    """Listens in the controller's place and hands on whole frames; between brokers and a controller every Fetch is one of the
-    metadata log."""
+    """Listens in the controller's place and relays whole frames. Between brokers and a controller every Fetch is of the metadata
+    log."""
 
     def __init__(self, delayed: int) -> None:
         """`delayed` is the broker whose metadata can be held up, and whose requests can be lost."""
@@ -50,9 +50,9 @@ class Line:
         self.controller: tuple[str, int] = ("", 0)
         """Where the controller truly listens."""
         self.held = 0
-        """How many answers were held up."""
+        """How many responses were held up."""
         self.loses: int | None = None
-        """The API key of what the delayed broker asks without effect."""
+        """The API key of the delayed broker's requests that are lost."""
         self.lost = 0
         """How many requests were lost."""
 
@@ -72,7 +72,7 @@ class Line:
             end.close()
 
     def hold(self) -> None:
-        """From now on the delayed broker receives nothing of the metadata."""
+        """Hold up all metadata for the delayed broker from now on."""
         self._may_pass.clear()
 
     def release(self) -> None:
@@ -93,7 +93,7 @@ class Line:
                     threading.Thread(target=pass_on, args=(near, far, questions), daemon=True).start()
 
     def _pass_questions(self, near: socket.socket, far: socket.socket, questions: deque[bool]) -> None:
-        """`questions` takes of each whether its answer is the delayed broker's metadata."""
+        """Relay requests. `questions` gets, for each, whether its response is the delayed broker's metadata."""
         for frame in _frames(near):
             key = self._key_of_the_delayed(frame)
             if key is not None and key == self.loses:
@@ -104,7 +104,7 @@ class Line:
         _hang_up(far)
 
     def _pass_answers(self, near: socket.socket, far: socket.socket, questions: deque[bool]) -> None:
-        """A broker answers the requests of a connection in their order."""
+        """Relay responses, which come in the order of the connection's requests."""
         for frame in _frames(far):
             if questions.popleft() and not self._may_pass.is_set():
                 self.held += 1
@@ -113,8 +113,8 @@ class Line:
         _hang_up(near)
 
     def _key_of_the_delayed(self, frame: bytes) -> int | None:
-        """What the delayed broker asks; None for a frame of another. Brokers say who they are by their client id, which is
-        the node's or ends with it."""
+        """The API key of a request of the delayed broker; None for another broker's. A broker is known by its client id, which is
+        its node id or ends with it."""
         (key,) = _KEY.unpack_from(frame)
         (length,) = _CLIENT_ID.unpack_from(frame, _CLIENT_ID_AT)
         start = _CLIENT_ID_AT + _CLIENT_ID.size
@@ -144,7 +144,7 @@ def _hang_up(end: socket.socket) -> None:
 
 
 class OneController(ClusterTarget):
-    """Three nodes, of which one is the controller; the others reach it over a line."""
+    """Three nodes, of which one is the controller; the others reach it through `line`."""
 
     line: Line
 
@@ -173,7 +173,7 @@ class ReferenceWithOneController(OneController, ReferenceCluster):
 
 @contextmanager
 def judged(target: OneController, record: Requirement) -> Iterator[Broker]:
-    """The cluster runs, as a requirement's code sees it; afterwards it is gone."""
+    """The running cluster as a requirement's code sees it; it is stopped afterwards."""
     with target:
         with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:
             versions = wire.versions()

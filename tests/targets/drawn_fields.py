@@ -1,5 +1,5 @@
-"""What the fields of drawn requests hold: by their names, from names of a few topics, groups and transactional ids, from small
-numbers, and from wrong values. So most requests are about something that exists, and many are refused.
+"""The values of the fields in drawn requests, chosen by the fields' names: names of a few topics, groups and transactional ids,
+small numbers, and wrong values. So most requests are about something that exists, and many are refused.
 
 What a broker names for itself (topic ids, producer ids, member ids, sessions) is drawn by its place among those that it gave.
 """
@@ -26,13 +26,13 @@ class Side:
 
     addresses: Sequence[tuple[str, int]]
     given: dict[str, list[Any]] = field(default_factory=dict)
-    """Kind of name -> those given."""
+    """Kind of name -> the names that this cluster gave."""
     internal_ids: set[UUID] = field(default_factory=set)
     """The ids of the topics in which coordinators keep their state."""
     node: int = 0
     """Which of its brokers is asked."""
     login: bytes | None = None
-    """By which a client authenticates (PLAIN)."""
+    """The token by which a client authenticates (PLAIN)."""
 
     def __post_init__(self) -> None:
         self._wires = [self._connected(address) for address in self.addresses]
@@ -247,7 +247,7 @@ ABSENT_OF = {
     "assignments": 0.8, "CreatePartitions.topics.assignments": 0.9, "state_filters": 0.5, "producer_id_filters": 0.6,
     "ConsumerGroupHeartbeat.topic_partitions": 0.6, "ConsumerGroupHeartbeat.subscribed_topic_names": 0.2,
 }  # fmt: skip
-"""The same of some, which otherwise mostly leave nothing to be answered."""
+"""The same for some fields, whose requests would otherwise mostly ask for nothing."""
 
 
 Value = TypeVar("Value")

@@ -1,6 +1,6 @@
-"""Drawn requests to clusters of several nodes, which may not leave it to the cluster where partitions are.
+"""Drawn requests to clusters of several nodes, which must name the replicas of new partitions.
 
-Each cluster would place them as chance has it, and then another node would lead them.
+Otherwise each cluster would place them by chance, and other nodes would lead them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def replicas_of(topic: str, index: int, brokers: int) -> list[NodeId]:
 
 
 def place(request: Message, side: Side) -> bool:
-    """Say in a request where new partitions are to be; False where it may delete a topic that the cluster then creates again."""
+    """Assign the new partitions in a request. False if it may delete a topic that the cluster then creates again by itself."""
     brokers = len(side.addresses)
     if isinstance(request, CreateTopicsRequest):
         for topic in request.topics:

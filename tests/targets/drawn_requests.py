@@ -83,7 +83,7 @@ OWN = {
     "last_timestamp", "total_bytes", "usable_bytes", "last_caught_up_timestamp", "last_fetch_timestamp",
     "transaction_start_time_ms", "client_host", "subscription_id", "partition_size", "incarnation_id",
 }  # fmt: skip
-"""Fields that each broker says in its own way."""
+"""Fields whose values differ between any two brokers."""
 PLACED = {
     "topic_id": "topic", "producer_id": "producer", "member_id": "member", "session_id": "session", "leader": "member",
     "client_instance_id": "instance", "replica_directory_id": "directory", "log_dir": "folder",
@@ -183,7 +183,7 @@ def _read(data: Any) -> Any:
 
 
 def is_alike(name: str, kafka: Any, ours: Any) -> bool:
-    """Whether a difference of one value is none that a client could act upon."""
+    """Whether two values that differ are alike to every client."""
     if not isinstance(kafka, str) or not isinstance(ours, str):
         return False
     if kafka == "UNKNOWN_SERVER_ERROR":  # an exception that Kafka did not expect: any error will do
@@ -260,7 +260,7 @@ def compare(
     show: bool = False,
     apis: Collection[str] | None = None,
 ) -> list[str]:
-    """Where the answers differ; only these APIs are drawn, where any are named."""
+    """The differences of the answers. If `apis` are named, only these are drawn."""
     both, nodes = set.intersection(*(set(side.wire.versions()) for side in sides)), len(sides[0].addresses)
     left_out = NOT_DRAWN if nodes == 1 else NOT_DRAWN | PLACED_BY_CHANCE
     names = [
@@ -304,7 +304,7 @@ def compared(
     nodes: int = 1,
     other: str = REFERENCE,
 ) -> list[str]:
-    """The same with two clusters that are started for it."""
+    """As `compare`, on two clusters that are started for it."""
     counts = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions")
     config = CONFIG | dict.fromkeys(counts, str(nodes))
     with (
@@ -316,7 +316,7 @@ def compared(
 
 
 def compared_tokens(folder: Path, seed: int, requests: int, settles_in_s: float = SETTLES_IN_S) -> list[str]:
-    """The same of delegation tokens, with brokers whose clients authenticate."""
+    """As `compared`, for the APIs of delegation tokens, with brokers whose clients authenticate."""
     secured = SecuredKafka, SecuredReference
     with ExitStack() as opened:
         sides: list[Side] = []

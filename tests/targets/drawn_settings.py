@@ -188,7 +188,7 @@ def opened(folder: Path, stack: ExitStack, other: str = REFERENCE) -> tuple[Side
 
 
 def compared(folder: Path, seeds: Sequence[int], each: bool, steps: int = 150, other: str = REFERENCE) -> list[str]:
-    """What differs."""
+    """The changes that the two brokers answered differently, with both answers."""
     found: list[str] = []
     with ExitStack() as stack:
         kafka, ours = opened(folder, stack, other)

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 WITHIN_S = 120
 QUIET = {"log_level": 0}
 PATIENT = {"request.timeout.ms": 4 * WITHIN_S * 1_000}
-"""No request is given up and sent again while a test waits for its answer: that would be news, and hide an answer that is due."""
+"""No request is given up and sent again while a test waits for its response: a new one would hide that the first has none."""
 
 
 def produce(servers: str, numbers: Iterable[int], partitions: int = 1, settings: dict[str, int] | None = None) -> None:
@@ -29,7 +29,7 @@ def produce(servers: str, numbers: Iterable[int], partitions: int = 1, settings:
 
 
 def consumed(servers: str, count: int, partitions: int = 1) -> list[int]:
-    """So many numbers, those of a partition in its order; fewer where no more come in time."""
+    """`count` numbers, those of a partition in its order; fewer if the others do not arrive in time."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", **QUIET})
     consumer.assign([TopicPartition("t", partition, 0) for partition in range(partitions)])
     found: list[int] = []

@@ -43,7 +43,7 @@ ITERATIONS = 4096
 
 
 class Signer:
-    """One who signs tokens, by a key of his own."""
+    """Signs tokens with a key of its own."""
 
     def __init__(self, id: str) -> None:
         self.id = id

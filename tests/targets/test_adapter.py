@@ -32,7 +32,7 @@ def example(tmp_path):
 
 
 def adapter(tmp_path: Path, answers: str) -> str:
-    """An adapter that says `answers`: Python statements that see each request as `r`."""
+    """The spec of an adapter that runs `answers`, Python statements, for each request `r`; `say` writes a response."""
     script = tmp_path / "adapter.py"
     body = "".join(f"    {line}\n" for line in answers.splitlines())
     script.write_text(

@@ -56,7 +56,7 @@ def program(path: Path, text: str) -> str:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder with what serves one broker, and the way to it."""
+    """A folder with a program that starts, stops and freezes one broker."""
     folder = tmp_path / "machine"
     folder.mkdir()
     program(folder / "server", SERVER.replace("PYTHON", sys.executable))

@@ -1,4 +1,4 @@
-"""Artifacts are what was pinned, or an error that says why not."""
+"""Artifacts have the pinned bytes; otherwise the error names the reason."""
 
 import hashlib
 import json

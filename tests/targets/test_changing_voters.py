@@ -56,7 +56,7 @@ class ChangingCluster(MixedCluster):
         subprocess.run(command, check=True, capture_output=True, timeout=WITHIN_S)
 
     def tool(self, *arguments: str | Path) -> str:
-        """What kafka-metadata-quorum of 4.3.1 says, asked through the second node."""
+        """The output of kafka-metadata-quorum 4.3.1, which asks the second node."""
         kafka = next(kind for kind in self.kinds if isinstance(kind, KafkaCluster))
         node = self.member(JOINING).node
         servers = "--bootstrap-server", f"{node.host}:{node.port}"
@@ -94,7 +94,7 @@ class ChangingCluster(MixedCluster):
 
 
 def has_joined(said: str, id: int) -> bool:
-    """Whether a controller is a voter now, by what the tool says of adding it.
+    """Whether a controller is a voter now, by the tool's output when it adds the controller.
 
     On a busy machine a leader may lose its place before the other controller has the new voters' record: the tool does
     not try again, as an operator would, and finds it added where the next leader had the record.

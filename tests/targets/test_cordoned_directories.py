@@ -34,7 +34,7 @@ def second_of(member: Member) -> Path:
 
 
 class TwoDirectories(ClusterTarget):
-    """A node with two log directories; `is_cordoned` says whether its file cordons the second."""
+    """A node with two log directories; `is_cordoned`: whether its properties file cordons the second."""
 
     is_cordoned = False
 

@@ -1,4 +1,4 @@
-"""The interposer, by small programs: what a loss of power leaves, what a full disk refuses, what a clock says."""
+"""The interposer, by small programs: what a loss of power leaves, what a full disk refuses, what a wrong clock shows."""
 
 import json
 import random
@@ -70,7 +70,7 @@ def node(tmp_path):
 
 
 def run(node: Interposer, *steps: Any, folder: Path | None = None) -> list[Any]:
-    """Do the steps in a process that is interposed; gives what each said."""
+    """Do the steps in an interposed process; the result of each, or its error's text."""
     import os
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A real Apache Kafka is started, hurt and ended; what it said stands in the error when it does not start."""
+"""A real Apache Kafka is started, killed, reconfigured and stopped; where it does not start, the error has the end of its log."""
 
 import pytest
 

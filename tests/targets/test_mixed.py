@@ -110,7 +110,7 @@ def test_controllers_that_are_no_brokers(spec: str, tmp_path: Path) -> None:
 
 @pytest.mark.sampled(days=5)
 def test_a_hunt_hurts_controllers_that_are_no_brokers(tmp_path: Path) -> None:
-    """Who is looked at are the brokers; who is cut off and killed are all."""
+    """Faults may cut off and kill all nodes; only the brokers are asked for the cluster's state."""
     spec = "mixed:controller=reference,reference,broker=reference"
     target = open_target(spec, folder=tmp_path)
     assert isinstance(target, MixedCluster)

@@ -97,7 +97,7 @@ class SharingCluster(MixedCluster):
         self.ask(node, DeleteAclsRequest(filters=[acl]))
 
     def acls(self, node: int) -> set[str]:
-        """Who is named by the topic's ACLs, as a node says."""
+        """The principals in the topic's ACLs, as a node reports them."""
         asked = DescribeAclsRequest(
             resource_type_filter=TOPICS,
             resource_name_filter=TOPIC,
@@ -111,7 +111,7 @@ class SharingCluster(MixedCluster):
         return {acl.principal for each in getattr(found, "resources", ()) for acl in each.acls}
 
     def written(self, node: int, name: str, password: str = PASSWORD) -> str:
-        """What comes of a record that a user writes, who knows the one node's door: an error's name, or nothing."""
+        """The name of the error that a user gets who writes a record through the node's SASL listener; "" if there is none."""
         errors: list[str] = []
         producer = Producer(
             {

@@ -40,7 +40,7 @@ SECTIONS = (
 
 
 def create_token(target: SharingCluster, folder: Path) -> str:
-    """What kafka-delegation-tokens says, as a user who has authenticated."""
+    """The output of kafka-delegation-tokens for a user who has authenticated."""
     kafka = next(kind for kind in target.kinds if isinstance(kind, KafkaCluster))
     login = folder / "client.properties"
     login.write_text(
@@ -94,7 +94,7 @@ def test_each_kind_of_record_is_in_the_snapshots_of_both(cluster: SharingCluster
 
 
 def filled(text: str, section: str) -> bool:
-    """Whether something stands below a section that is more than a name of something else."""
+    """Whether a section of the image has a value, and not only names of further sections."""
     lines = text.splitlines()
     below = lines[lines.index(f"{section}:") + 1 :]
     own = next((number for number, line in enumerate(below) if not line.startswith(" ")), len(below))

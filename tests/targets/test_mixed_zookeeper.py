@@ -66,7 +66,7 @@ def isrs(admin: AdminClient) -> list[list[int]]:
 
 
 def survives(folder: Path, kills: int, victims: Sequence[int] | None, spec: str = SPEC) -> tuple[list[int], Agreement]:
-    """Kill brokers while records are written: those named, or each time the controller. Gives the controllers, and the comparison."""
+    """Kill the named brokers, or each time the controller, between writes. Returns the controllers, and the nodes' comparison."""
     with open_target(spec, folder=folder, config=NEVER_LAGS) as target:
         assert isinstance(target, MixedZooKeeperCluster)
         admin = AdminClient({"bootstrap.servers": target.bootstrap, **QUIET})

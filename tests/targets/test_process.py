@@ -1,4 +1,4 @@
-"""Processes can be hurt, and nothing that was started outlives the one who started it."""
+"""Processes can be killed, frozen and stopped, and no started process outlives its starter."""
 
 import os
 import signal

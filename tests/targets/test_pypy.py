@@ -1,4 +1,4 @@
-"""PyPy executes nodes: they answer alike, and what was sent to them does not stay in memory."""
+"""PyPy executes nodes: they answer as on CPython, and records that were sent to them do not stay in memory."""
 
 import json
 import os

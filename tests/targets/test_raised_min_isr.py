@@ -81,7 +81,7 @@ class Story:
         self.report(f"DescribeTopicPartitions: ISR [{LEADER}], ELR [{FOLLOWER}]")
 
     def fail_over(self) -> list[bytes]:
-        """The leader is killed, who was eligible leads, the former leader comes back as its follower: what is in the log."""
+        """Kill the leader: the eligible replica leads, and the former leader becomes a follower. The values in the log then."""
         self.nodes.kill(LEADER)
         self.nodes.resume(FOLLOWER)
         self.line.release()
@@ -93,7 +93,7 @@ class Story:
         return [value for value in values(self.broker.log(self.topic)) if value is not None]
 
     def play(self) -> tuple[list[int], int, list[bytes]]:
-        """What two produces with acks=all were answered, the leader's high watermark then, and what is in the log at the end.
+        """The error codes of two Produce requests with acks=all, the high watermark then, and the values in the log at the end.
 
         The follower may have the first of the two: a fetch that waited at the leader when the follower froze is answered by it.
         """

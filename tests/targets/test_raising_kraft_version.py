@@ -20,7 +20,7 @@ METADATA = "__cluster_metadata"
 
 
 def tool(target: MixedCluster, name: str, *arguments: str) -> str:
-    """What a tool of Kafka 4.3.1 says."""
+    """The output of a tool of Kafka 4.3.1."""
     kafka = next(kind for kind in target.kinds if isinstance(kind, KafkaCluster))
     servers = ",".join(f"{node.host}:{node.port}" for node in target.nodes)
     command = kafka.java_command(
@@ -47,7 +47,7 @@ def kraft_version(target: MixedCluster, node: int) -> int:
 
 
 def raise_level(target: MixedCluster, *options: str) -> str:
-    """What kafka-features says at last; a leader knows the voters' levels when they have reported."""
+    """The last output of kafka-features, which is run until the leader knows the levels of all voters."""
     until = time.monotonic() + WITHIN_S
     while True:
         said = tool(target, "FeatureCommand", "upgrade", "--feature", "kraft.version=1", *options)
@@ -76,14 +76,14 @@ LEVELS = (
 
 
 def sentences(text: str) -> str:
-    """What the tool itself says; its log has lines that begin with a time, and indented ones."""
+    """The tool's own output, without the lines of its log, which begin with a time or are indented."""
     return "\n".join(line for line in text.splitlines() if line and line[0] not in "[\t ")
 
 
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_levels_go_down_and_up_under_a_leader_of_either_kind(tmp_path: Path) -> None:
-    """Formatted by Kafka, so that share.version and streams.version are finalized; the tool says the same of both leaders."""
+    """Formatted by Kafka, so that share.version and streams.version are finalized; the tool prints the same for both leaders."""
     with open_target("mixed:kafka:4.3.1,reference", folder=tmp_path) as target:
         assert isinstance(target, MixedCluster)
         said: dict[int, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Secured brokers are reached by the properties of Kafka's own clients: TLS, SASL, and clear words where that fails."""
+"""Secured brokers are reached by the properties of Kafka's own clients: TLS, SASL, and a clear error where that fails."""
 
 import sys
 

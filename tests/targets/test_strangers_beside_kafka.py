@@ -1,7 +1,7 @@
 """A stranger asks every API, on a broker's and on the controllers' listener: Kafka and the reference refuse the same way.
 
-The stranger has authenticated, and no ACL names it. What only brokers and controllers say of each other (ClusterAction) is among
-the APIs, and so are fetches in a follower's name.
+The stranger has authenticated, and no ACL names it. The APIs include those that only brokers and controllers may use
+(ClusterAction), and fetches in a follower's name.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def outcomes(cluster: Guarded) -> dict[tuple[str, str], str]:
 
 
 NOT_HANDLED = "UNKNOWN_SERVER_ERROR"
-"""What Kafka's controllers say to an API that they advertise and do not handle."""
+"""The error of Kafka's controllers for an API that they advertise and do not handle."""
 DIFFERS = {
     (CONTROLLER, "DescribeDelegationTokenRequest"): (NOT_HANDLED, "closed"),
     (CONTROLLER, "DescribeUserScramCredentialsRequest"): (NOT_HANDLED, "CLUSTER_AUTHORIZATION_FAILED"),

@@ -1,4 +1,4 @@
-"""Brokers behind one proxy that terminates TLS: the name that a client asks for (SNI) says which broker it means."""
+"""Brokers behind one proxy that terminates TLS: the server name in a client's handshake (SNI) selects the broker."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Tried:
             return None
 
     def reassign(self, replicas: list[int]) -> None:
-        """With the tool, until it says that it is complete."""
+        """Reassign t-0 with the tool, and wait until the tool reports completion."""
         file = self.file(entry(replicas))
         said = self.tool(REASSIGN, "--execute", "--reassignment-json-file", file)
         assert "Successfully started partition reassignment for t-0" in said

@@ -1,4 +1,4 @@
-"""Kafka's own client classes, asked many questions in one short incarnation of a JVM."""
+"""Kafka's own client classes, asked many questions in one run of a JVM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parent / "java" / "Decide.java"
 
 
 def kafka_decides(questions: Iterable[dict[str, Any]], source: Path = SOURCE) -> list[Any]:
-    """One answer a question (see Decide.java, or what another source says of itself)."""
+    """One answer for each question; Decide.java, or another source, describes their form."""
     asked = [json.dumps(question) for question in questions]
     answers = answers_of(source, asked)
     assert len(answers) == len(asked)

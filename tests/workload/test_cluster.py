@@ -27,7 +27,7 @@ WITHIN_S = 60.0
 
 
 def reorder(target: Target, replicas: list[int]) -> None:
-    """Another order of the same replicas: who leads goes on, and another is preferred."""
+    """Put the same replicas into another order: the leader stays, and another replica is preferred."""
     wanted = [
         AlterPartitionReassignmentsRequest.ReassignablePartition(
             partition_index=number, replicas=[NodeId(each) for each in replicas]

@@ -32,7 +32,7 @@ def send(producer: Producer, topic: str, value: str) -> None:
 def drained(
     bootstrap: str, topic: str, folder: Path, within_s: float, contract: Contract = CONTRACT
 ) -> tuple[list[Unread], dict[str, object]]:
-    """What could not be read, and the answer of the read itself."""
+    """The partitions that were not read to their end, and the completion of the drain."""
     with Recorder.open(folder, process=1000, contract=contract, run="r") as recorder:
         failures = drain_topic(bootstrap, topic, 1, recorder, contract, within_s=within_s)
     lines = [json.loads(line) for line in (folder / "history-01000.jsonl").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""An exact producer's outcomes say what was proven, no more and no less."""
+"""An exact producer records the outcomes that are proven, no more and no less."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ NO_ANSWER = None
 
 @pytest.fixture
 def sender(tmp_path, monkeypatch):
-    """A channel whose attempts end as the test says."""
+    """Makes a partition's sender whose attempts have the given results."""
     monkeypatch.setattr(exact_producer, "PAUSE_S", 0.001)
     monkeypatch.setattr(exact_producer, "LAST_TRIES_S", 0.05)
 

@@ -61,7 +61,7 @@ class LosingProducer:
 
 
 def run(producer: LosingProducer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let one incarnation use the producer; gives why it ended."""
+    """Let one incarnation use the producer; the reason why it ended."""
     task = ClientTask(
         run="test",
         number=1,

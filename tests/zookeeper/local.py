@@ -39,7 +39,7 @@ class LocalZooKeeper:
         self.session.take(SessionConnected(OWN), NOW)
 
     def create(self, path: str, data: bytes = b"", session: int = 0) -> None:
-        """By another client, with the znodes above it."""
+        """Create a znode as another client, with the znodes above it."""
         parts = path.strip("/").split("/")
         for end in range(1, len(parts)):
             self.tree.carry_out(Create("/" + "/".join(parts[:end]), b""), OTHER)

@@ -28,7 +28,7 @@ def _build(to: Path) -> None:
 def produce_and_consume(
     secured: Secured, listener: str, mechanism: str, topic: str, values: Sequence[str], **given: object
 ) -> subprocess.CompletedProcess[str]:
-    """The values that it has consumed are on its standard output, one a line; an error ends it with 1."""
+    """Run the program. Its standard output has the consumed values, one a line; after an error its exit code is 1."""
     is_tls, own = not listener.endswith("PLAINTEXT"), str(secured.secrets / "client.pem")
     order = {
         "Bootstrap": f"localhost:{secured.ports[listener]}",

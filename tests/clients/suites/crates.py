@@ -32,7 +32,7 @@ from tests.tools.jvm import RELEASE
 RSASL = "rsasl --precise 2.3.1"
 """The lock file of rskafka 0.6.0 has 2.2.0, which Rust 1.95 does not compile."""
 TEST_S = 120.0
-"""One test may take so long."""
+"""The time limit of one test."""
 
 
 def vendored(crate: str, version: str, folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """librdkafka's own tests, of the sources that the crate rdkafka-sys carries.
 
-They are built once, with a C and C++ compiler, make, and the headers of OpenSSL and zlib. Each number of theirs is a process of its
-own, in quick mode, so that one that crashes or hangs is one failure. Some call Kafka's scripts, which are made here of Kafka's jars.
+They are built once, with a C and C++ compiler, make, and the headers of OpenSSL and zlib. Each test number is a process of its
+own, in quick mode, so that a crash or a hang is one failure. Some tests call Kafka's scripts, which are made here from its jars.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CRATE, CRATE_VERSION = "rdkafka-sys", "4.10.0+2.12.1"
 VERSION = CRATE_VERSION.partition("+")[2]
 SCRIPTS = ("kafka-topics", "kafka-acls", "kafka-configs")
 TEST_S = 240.0
-"""One number may take so long. The longest of them take a minute against a quiet Kafka."""
+"""The time limit of one test number. The longest take a minute against a quiet Kafka."""
 STATES = {"PASSED": PASS, "FAILED": FAIL, "RUNNING": FAIL, "SKIPPED": SKIP}
 TABLE = re.compile(r"^\s+_TEST\((\w+),\s*([\w |]+)((?:[^()]|\([^()]*\))*)\)", re.M)
 WITHOUT_BROKER = ("TEST_F_LOCAL", "TEST_F_MANUAL", "TEST_F_KNOWN_ISSUE")

@@ -1,4 +1,4 @@
-"""What the suites said, and the page of it: each test that failed, on which target, and why."""
+"""The suites' stored outcomes, and their page: each test that failed, on which target, and why."""
 
 from __future__ import annotations
 

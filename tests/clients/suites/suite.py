@@ -1,4 +1,4 @@
-"""What a suite gives to the command that runs it."""
+"""The interface between a suite and the command that runs it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ WITH_ACCESS_CONTROL = {
     "allow.everyone.if.no.acl.found": "true",
     "super.users": "User:ANONYMOUS",
 }
-"""The suites' own clusters have an authorizer. Without TLS and SASL clients and brokers are one user, and brokers that are no super
-users cannot start a cluster of three, of Kafka neither.
+"""The suites' own clusters have an authorizer. Without TLS and SASL clients and brokers are one user. Three brokers that are no
+super users cannot form a cluster, neither the reference's nor Kafka's.
 """
 
 
@@ -74,11 +74,11 @@ class Suite:
     library: str
     version: str
     nodes: int
-    """The cluster that the tests are written for."""
+    """The number of nodes of the cluster that the tests are written for."""
     run: Callable[[Order], Iterator[Outcome]]
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     hosts: Sequence[Host] = ()
-    """Where nodes have to listen, for tests that have addresses in their text; none: anywhere."""
+    """The addresses of the nodes, for tests that have them in their text; empty for any addresses."""
     of_each_node: Callable[[Member], Mapping[str, str]] | None = None
     """Properties that differ from node to node."""
     left_out: str = ""

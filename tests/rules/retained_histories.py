@@ -1,7 +1,8 @@
-"""Histories of one partition whose log loses its oldest records to retention, and in which a record is lost besides.
+"""Histories of one partition whose log loses its oldest records to retention; in some, another record is lost besides.
 
-A sound log is played first: records are appended in order, its start only rises, consumers take what there is, and somebody asks for the log's start now and then. `broken` takes one record out of the log before any consumer has come to
-it, and returns what consumers see then: its loss is planted where a consumer reads past it while the log still begins below.
+In each step of `play` records are appended, the log start rises, a consumer reads on, or a client asks for the log start. With
+`loses` one record is taken out of the log before any consumer has come to it. The loss counts as planted where a consumer reads
+past it while the log still begins below.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ class Play:
         self.loses, self.is_passed = loses, False
         self.lines: list[str] = []
 
-    def say(self, process: int, what: str) -> None:
+    def record(self, process: int, what: str) -> None:
         self.lines.append(f"{process} [{self.now} {self.now + 4}] {what}")
         self.now += 10
 
     def append(self) -> None:
         for _ in range(self.rng.randint(1, 3)):
-            self.say(0, f"send {KEY}:{self.end}@{self.end}")
+            self.record(0, f"send {KEY}:{self.end}@{self.end}")
             self.end += 1
 
     def lose(self) -> None:
-        """A record that no consumer has come to is taken out of the log, and others lie behind it."""
+        """Take a record out of the log that no consumer has come to, and that is not the last one."""
         ahead = list(range(max(self.start, *self.positions), self.end - 1))
         if self.loses and self.gone is None and ahead:
             self.gone = self.rng.choice(ahead)
@@ -60,7 +61,7 @@ class Play:
 
     def ask(self) -> None:
         what = self.rng.choice([f"list_offsets {KEY} start=", f"state {KEY} node=1 epoch=0 log_start="])
-        self.say(9, f"{what}{self.start}")
+        self.record(9, f"{what}{self.start}")
 
     def poll(self, consumer: int, most: int = 0) -> None:
         begin = max(self.positions[consumer], self.start)
@@ -71,7 +72,7 @@ class Play:
     def _read(self, process: int, begin: int, stop: int) -> None:
         offsets = [offset for offset in range(begin, stop) if offset != self.gone]
         if offsets:
-            self.say(process, "poll " + " ".join(f"{KEY}:{offset}@{offset}" for offset in offsets))
+            self.record(process, "poll " + " ".join(f"{KEY}:{offset}@{offset}" for offset in offsets))
             self.is_passed |= self.gone is not None and begin <= self.gone < offsets[-1]
 
 

@@ -150,9 +150,15 @@ def test_a_final_read_begins_again_at_the_log_start(tmp_path: Path) -> None:
     assert judgement.verdict == "valid" and not judgement.anomalies, judgement.to_json()
 
 
-def test_acks_of_one_send_count_for_that_send() -> None:
-    events = history(LOST, {"acks": "1"})
-    assert judge_history(events).verdict == "valid"
+@pytest.mark.parametrize(
+    ("of_run", "of_send", "verdict"), [("all", "1", "valid"), ("1", "all", "invalid"), ("all", "all", "invalid")]
+)
+def test_acks_of_one_send_count_for_that_send(of_run: str, of_send: str, verdict: str) -> None:
+    """The acks of the lost record's own send decide, not those of the contract."""
+    lost = f"0 send t-0:1@0\n0 send t-0:2@1 acks={of_send}\n0 send t-0:3@2\n2 poll t-0:1@0 t-0:3@2"
+    judgement = judge_history(history(lost, {"acks": of_run}))
+    assert judgement.anomalies["lost-write"] == 1
+    assert judgement.verdict == verdict, judgement.to_json()
 
 
 TIME_IS_UNKNOWN = """
@@ -184,17 +190,22 @@ def test_a_send_with_lower_acks_among_others_is_no_anomaly() -> None:
         assert (judgement.verdict == "invalid") == (verdict == "invalid"), judgement.to_json()
 
 
-def test_unseen_leaves_the_verdict_unknown_and_a_drain_decides() -> None:
-    unread = """
-        0 send t-0:1@0
-        0 send t-0:2@1
-        1 poll t-0:1@0
-    """
-    assert judge_history(history(unread)).verdict == "unknown"
-    drained = judge_history(history(unread + "2 [50 90] drain t-0 start=0 end=2 position=2\n2 [55 60] poll t-0:1@0"))
-    assert (
-        drained.verdict == "unknown"
-    )  # paired by process: the drain and its polls overlap, which this form cannot say
+@pytest.mark.parametrize(
+    ("drains", "verdict", "anomalies"), [(False, "unknown", {"unseen": 1}), (True, "invalid", {"lost-write": 1})]
+)
+def test_unseen_leaves_the_verdict_unknown_and_a_drain_decides(
+    tmp_path: Path, drains: bool, verdict: str, anomalies: dict[str, int]
+) -> None:
+    """No consumer was given the acknowledged record at the log's end: only a final read to that end proves that it is lost."""
+    with Recorder.open(tmp_path, process=0, run="r") as producer, Recorder.open(tmp_path, process=1, run="r") as reader:
+        for value in range(2):
+            producer.ok(producer.invoke("send", [send("t-0", value)]), [send("t-0", value, offset=value)])
+        final = reader.invoke("drain") if drains else None
+        reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(0, 0)]})])
+        if final is not None:
+            reader.ok(final, [drain("t-0", 0, 2, 2)])
+    (judgement,) = check([tmp_path])
+    assert (judgement.verdict, judgement.anomalies) == (verdict, anomalies), judgement.to_json()
 
 
 def test_what_vanished_after_it_was_read_is_lost() -> None:

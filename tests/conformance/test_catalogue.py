@@ -144,7 +144,8 @@ def _is_the_suites(function: Callable[..., Any]) -> bool:
 
 
 def test_confirmations_name_requirements_that_exist() -> None:
-    held = json.loads(CONFIRMATIONS.read_text()) if CONFIRMATIONS.exists() else {}
+    held = json.loads(CONFIRMATIONS.read_text())
+    assert held, "no confirmation is stored"
     for version, ids in held.items():
         assert version_key(version)
         assert [id for id in ids if id not in catalogue() or catalogue()[id].test is None] == []

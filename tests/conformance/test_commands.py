@@ -27,7 +27,7 @@ from tests.conformance.test_runner import kept
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong brokers fail what others build on, too: here each requirement is for itself."""
+    """Let each requirement be judged by itself: a wrong broker also fails requirements on which others build."""
     monkeypatch.setattr(conformance.requirement, "dependencies_of", lambda id: ())
 
 
@@ -136,7 +136,10 @@ def test_expected_failures_come_from_a_file(bird: Parrot, tmp_path: Path) -> Non
 
 
 def test_only_a_real_kafka_confirms(bird: Parrot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run on another target is refused and stores nothing; a later run on Kafka withdraws what no longer passes."""
     monkeypatch.setattr(conformance.requirement, "CONFIRMATIONS", tmp_path / "confirmed.json")
+    refused = command("run", "API-01", "--confirm", "--target", "reference:1", "--results", str(tmp_path))
+    assert refused.exit_code == 2 and not (tmp_path / "confirmed.json").exists()
     conformance.requirement.confirm("4.3.1", ["API-01", "API-02"], ["API-01", "API-02"])
     conformance.requirement.confirm("4.3.1", ["API-03"], ["API-02", "API-03"])
     held = json.loads((tmp_path / "confirmed.json").read_text())

@@ -243,27 +243,32 @@ def test_what_fails_in_a_step_of_one_that_is_not_judged_names_it(
 
 
 def test_independent_requirements_are_judged_side_by_side_and_exclusive_ones_alone(tmp_path: Path) -> None:
-    together, lock = [0, 0], threading.Lock()
+    """The three that meet must run at once. Beside an exclusive one no other requirement runs, exclusive or not."""
+    running, beside_exclusive = list[str](), list[list[str]]()
     meeting = threading.Barrier(3, timeout=60)
 
+    @contextmanager
+    def counted(id: str) -> Iterator[None]:
+        running.append(id)
+        yield
+        running.remove(id)
+
     def meets(broker: Broker) -> None:
-        broker.expect_served()
-        meeting.wait()
+        with counted(broker.requirement.id):
+            broker.expect_served()
+            meeting.wait()
 
     def alone(broker: Broker) -> None:
-        broker.expect_served()
-        with lock:
-            together[0] += 1
-            together[1] = max(together)
-        threading.Event().wait(0.05)
-        with lock:
-            together[0] -= 1
+        with counted(broker.requirement.id):
+            broker.expect_served()
+            threading.Event().wait(0.05)
+            beside_exclusive.append(list(running))
 
     entries = [entry(f"PRD-0{n}", meets) for n in (1, 2, 3)]
     entries += [entry(f"MET-0{n}", alone, exclusive=True) for n in (1, 2, 3)]
     report = judged_on(Mortal(restartable=True), tmp_path, *entries, jobs=3)
     assert set(verdicts(report).values()) == {Verdict.PASS}
-    assert together[1] == 1
+    assert sorted(beside_exclusive) == [["MET-01"], ["MET-02"], ["MET-03"]]
 
 
 @pytest.mark.parametrize("in_cases", [False, True])

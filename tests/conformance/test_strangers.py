@@ -15,7 +15,7 @@ IDS = ("PRD-05", "PRD-06", "PRD-07", "PRD-08")
 
 
 def a_run(count: int = 0) -> Run:
-    """Of the catalogue's requirements some fail, and the others lack something."""
+    """A run in which the requirements IDS fail, and the others are not judged for lack of nodes."""
     judgements = [
         Judgement(requirement=entry.requirement, verdict=Verdict.NOT_JUDGED, reason="needs 3 nodes", lacks=Lack.NODES)
         for entry in catalogue().values()
@@ -63,7 +63,9 @@ def test_the_same_seed_draws_the_same_failures(tmp_path: Path) -> None:
 
 
 def test_the_stored_runs_name_requirements_that_exist() -> None:
-    for path in FOLDER.glob("*.json"):
+    stored = [*FOLDER.glob("*.json")]
+    assert stored
+    for path in stored:
         kept = json.loads(path.read_text())
         ids = {id for found in kept["verdicts"].values() for id in found.split()}
         assert ids <= catalogue().keys(), path

@@ -187,17 +187,23 @@ def test_waiting_for_a_close_gives_what_was_said_before(silent: Script) -> None:
         assert connection.wait_closed(0.1) is None
 
 
-def test_pipelined_answers_go_to_their_requests_in_order() -> None:
+@pytest.mark.parametrize("is_in_order", [True, False])
+def test_pipelined_answers_go_to_their_requests_in_order(is_in_order: bool) -> None:
+    """Two responses in the order of their requests are read; two in the other order are not."""
+
     def script(peer: socket.socket, first: bytes) -> None:
         (size,) = struct.unpack(">i", peer.recv(4, socket.MSG_WAITALL))
         second = peer.recv(size, socket.MSG_WAITALL)
-        peer.sendall(answer(second) + answer(first))
+        peer.sendall(answer(first) + answer(second) if is_in_order else answer(second) + answer(first))
 
     with answering(script) as (connection, _):
         connection.send(MetadataRequest(topics=[]), 2)
         connection.send(MetadataRequest(topics=[]), 2)
-        with pytest.raises(Unreadable, match="correlation id"):
-            connection.receive()
+        if is_in_order:
+            assert [connection.receive().cluster_id for _ in range(2)] == ["c", "c"]
+        else:
+            with pytest.raises(Unreadable, match="correlation id"):
+                connection.receive()
 
 
 def test_api_versions_never_has_a_flexible_response_header() -> None:

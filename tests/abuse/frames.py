@@ -1,9 +1,10 @@
 """Mutated frames before and during authentication, many of them: `python -m tests.abuse.frames 1000000` goes on where it stopped.
 
-Each trial is a client on a listener with SASL: it says hello, chooses a mechanism and shows what would let it in, in frames of
-which most trials damage one or two. The node must raise nothing, answer nothing but SASL's own APIs, and let in only what shows
-the right secret. Here the node is in this process; `frames_over_tls` sends such frames to a broker's process, and `records`
-damages the records of TLS themselves. A trial is drawn by its number; `frames.json` has the counts, and each failure.
+Each trial is a client on a SASL listener: it may send ApiVersions, then SaslHandshake and the mechanism's messages with valid
+credentials. Most trials damage one or two of these frames. The node must raise no exception, answer only SASL's APIs and
+ApiVersions before authentication, and authenticate only a client whose messages still prove the right secret. Here the node is in
+this process; `frames_over_tls` sends such frames to a broker's process, and `records` damages TLS records. A trial is drawn by
+its number; `frames.json` has the counts, and each failure.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ PASSWORD, SALT, TOKEN_ID, SECRET = "of the abused", b"salt of the abused", "toke
 LISTENER, CONNECTION = "SASL_PLAINTEXT", 1
 METADATA = MetadataRequest(topics=[])
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "token", "OAUTHBEARER")
+BEFORE_AUTHENTICATION = (SaslHandshakeRequest.KEY, ApiVersionsRequest.KEY, SaslAuthenticateRequest.KEY)
 _OWN = f"listener.name.{LISTENER.lower()}."
 PROPERTIES = {
     "listener.security.protocol.map": f"{LISTENER}:{LISTENER}",
@@ -160,24 +162,24 @@ class Client(ABC):
         return self.exchange(bytes(frame))
 
     def log_in(self, name: str) -> None:
-        """Hello, handshake, and the messages of the mechanism of this name."""
+        """Send ApiVersions (in half of the trials), SaslHandshake, and the messages of the mechanism."""
         if self.chance.random() < 0.5:
             self.ask(ApiVersionsRequest(), self.chance.choice((0, 2)))
         mechanism = "SCRAM-SHA-256" if name == "token" else name
         self.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
         if name == "PLAIN":
-            self.say(f"\0{USER}\0{self.secrets.password}".encode())
+            self.authenticate(f"\0{USER}\0{self.secrets.password}".encode())
         elif name == "OAUTHBEARER":
-            self.say(f"n,,\x01auth=Bearer {self.secrets.signed_token}\x01\x01".encode())
+            self.authenticate(f"n,,\x01auth=Bearer {self.secrets.signed_token}\x01\x01".encode())
             if not self.is_in and not self.is_closed:
-                self.say(b"\x01")
+                self.authenticate(b"\x01")
         else:
             self.scram(HASHES[mechanism], is_token=name == "token")
 
     def scram(self, hash_name: str, *, is_token: bool) -> None:
         user = self.secrets.token_id if is_token else USER
         bare = f"n={user},r=abused{',tokenauth=true' if is_token else ''}"
-        answer = self.say(f"n,,{bare}".encode())
+        answer = self.authenticate(f"n,,{bare}".encode())
         start, end = answer.find(b"r="), answer.find(b",i=4096")
         if start < 0 or end < 0 or self.is_closed:
             return
@@ -189,9 +191,9 @@ class Client(ABC):
         unproved = f"c=biws,r={parts.get('r')}"
         signature = hmac.digest(hashlib.new(hash_name, key).digest(), f"{bare},{first},{unproved}".encode(), hash_name)
         proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
-        self.say(f"{unproved},p={base64.b64encode(proof).decode()}".encode())
+        self.authenticate(f"{unproved},p={base64.b64encode(proof).decode()}".encode())
 
-    def say(self, message: bytes) -> bytes:
+    def authenticate(self, message: bytes) -> bytes:
         return (
             b"" if self.is_closed else self.ask(SaslAuthenticateRequest(auth_bytes=message), self.chance.choice((0, 1)))
         )
@@ -215,6 +217,8 @@ class InMemory(Client):
                 self.is_in = True
             elif isinstance(effect, Respond) and effect.parts:
                 answer = b"".join(bytes(cast(bytes, part)) for part in effect.parts)[8:]
+                key = int.from_bytes(frame[:2])
+                assert self.is_in or key in BEFORE_AUTHENTICATION, f"API {key} is answered before authentication"
         return answer
 
 
@@ -251,7 +255,7 @@ def is_same_proof(right: bytes, sent: bytes) -> bool:
 
 
 def trial(ground: Ground, number: int, results: Results) -> None:
-    """Run one, and count it."""
+    """Run one trial and count its outcome."""
     client = InMemory(ground, number)
     why = ""
     try:

@@ -1,6 +1,6 @@
-"""Nodes that do not belong to a cluster, and what no member would say: refused with one clear line or the protocol's error.
+"""Nodes that do not belong to a cluster, and requests that no member sends: refused with one clear line or the protocol's error.
 
-A cluster of three real processes; after every test all three are there, and the record that was acknowledged is too.
+The cluster is three real processes. After every test all three are registered, and the acknowledged record can be read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HOST = "127.0.0.1"
 
 
 class House:
-    """The cluster, and where strangers live."""
+    """The cluster, and the processes of strangers beside it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -111,7 +111,7 @@ def house(made: House) -> Iterator[House]:
         assert "Traceback" not in member.process.log.read_text()
 
 
-def says(log: Path, sentence: str) -> Callable[[], bool]:
+def logs(log: Path, sentence: str) -> Callable[[], bool]:
     return lambda: sentence in log.read_text()
 
 
@@ -128,10 +128,10 @@ def test_a_node_of_another_cluster_gets_an_error_and_ends(house: House) -> None:
 @pytest.mark.timeout(300)
 def test_of_two_nodes_with_one_id_the_second_waits_for_the_first_to_end(house: House) -> None:
     first, log = house.stranger("one", 4, house.cluster_id)
-    await_true(says(log, "unfenced"))
+    await_true(logs(log, "unfenced"))
     second, other = house.stranger("two", 4, house.cluster_id)
     await_true(
-        says(other, "DUPLICATE_BROKER_REGISTRATION(101): a broker with this id is registered and not yet fenced")
+        logs(other, "DUPLICATE_BROKER_REGISTRATION(101): a broker with this id is registered and not yet fenced")
     )
     assert house.ids() == [1, 2, 3, 4]
     assert second.wait(WITHIN_S) == 1 and first.poll() is None

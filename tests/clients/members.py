@@ -1,6 +1,6 @@
 """Members of a group, each a subscribing consumer of some client in a thread of its own, as applications have them.
 
-A member notes the partitions that it owns now. `stall` makes it stop without a word, as a killed process does.
+A member records the partitions that it owns now, and counts how often they changed.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class Member(ABC):
         self._strategy = strategy
         self._instance = instance
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._live, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def leave(self) -> None:
-        """Close the consumer and wait until it is gone. A static member does not say goodbye."""
+        """Close the consumer and wait for its end. A static member sends no LeaveGroup."""
         self._end.set()
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the consumer does not close"
 
-    def _live(self) -> None:
+    def _run(self) -> None:
         try:
             self._attend()
         except Exception as error:

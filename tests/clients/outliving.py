@@ -32,7 +32,7 @@ PAUSE_S = 0.005
 
 
 def outlive(cluster: Target) -> dict[str, dict[str, int]]:
-    """What became of each client's records: how many were sent, given up, are missing, are there though no client sent them so."""
+    """Client -> how many of its records were sent, given up, lost and doubled, and whether (1 or 0) their order was kept."""
     clients = {name: new_client(name, cluster.bootstrap) for name in can_stream()}
     topics = {name: f"outlived-{name}" for name in clients}
     for topic in topics.values():
@@ -41,14 +41,14 @@ def outlive(cluster: Target) -> dict[str, dict[str, int]]:
     with ThreadPoolExecutor(len(clients)) as pool:
         working = {name: pool.submit(drain, client, topics[name], enough) for name, client in clients.items()}
         try:
-            befall(cluster, [*topics.values()])
+            inject_faults(cluster, [*topics.values()])
         finally:
             enough.set()
     return {name: compared(cluster, topics[name], *work.result()) for name, work in working.items()}
 
 
 def drain(client: Client, topic: str, enough: Event) -> tuple[list[str], frozenset[str | None]]:
-    """Send until it is enough; gives what was sent, and what of it the client gave up. All else is acknowledged."""
+    """Send until `enough` is set. Returns the sent values, and those that the client gave up; all others are acknowledged."""
     stream = client.stream(topic)
     sent: list[str] = []
     while not enough.is_set():
@@ -75,7 +75,8 @@ def compared(cluster: Target, topic: str, sent: list[str], given_up: frozenset[s
     }
 
 
-def befall(cluster: Target, topics: list[str]) -> None:
+def inject_faults(cluster: Target, topics: list[str]) -> None:
+    """Stop, kill, freeze and cut off nodes in turn. After each fault all replicas must be in sync again."""
     for node in cluster.nodes:
         cluster.stop(node.id)
         cluster.restart(node.id)

@@ -152,7 +152,9 @@ def test_a_group_changes_its_protocol_while_it_is_used(broker: Target, filled_to
     wait_for([second], lambda: second.owned() == everything)
     third = Member(broker, group, [filled_topic], **old)
     both = [second, third]
-    wait_for(both, lambda: len(second.owned()) == len(third.owned()) == 2)
+    wait_for(
+        both, lambda: len(second.owned()) == len(third.owned()) == 2 and second.owned() | third.owned() == everything
+    )
     second.consumer.close()
     wait_for([third], lambda: third.owned() == everything)
     third.consumer.close()

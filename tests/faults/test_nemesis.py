@@ -192,7 +192,8 @@ def test_a_mended_disk_excuses_no_end_after_the_cluster_was_whole(target, tmp_pa
 
 
 def test_no_more_nodes_are_in_doubt_than_the_promise_allows(target):
-    """Two of three in doubt, one of them robbed, and an acknowledged record may be gone: that is never done unasked."""
+    """With two of three nodes in doubt, one of them robbed of unflushed bytes, an acknowledged record may be gone. No fault does
+    this unless it is asked for."""
     world = World(target, "topic", None, least_doubted=2)
     world.kill(1)
     assert world.may_fall([2, 3]) and not world.may_fall([2], robbed=True) and world.may_fall([1], robbed=True)
@@ -302,12 +303,12 @@ def test_an_excuse_names_whose_loss_it_explains_from_the_loss_until_all_is_trust
     assert [(f, fields.get("nodes")) for f, fields in reported[1:]] == [("excuse", [1, 2, 3]), ("excuse-over", None)]
     world.start(2)
     world.kill(2)
-    assert len(reported) == 3, "nobody lost bytes since"
+    assert len(reported) == 3, "no node has lost bytes since"
 
 
 @pytest.mark.parametrize("died", ["flaky", "deletion"])
 def test_a_fault_whose_thread_dies_was_none(target, tmp_path, monkeypatch, died):
-    """What breaks in it (here as pyroute2 does) leaves the round unknown: it is among what did not heal."""
+    """An exception in the fault's thread (here one that pyroute2 raises) leaves the round unknown: `heal_all` reports it."""
 
     class Broken:
         places = [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""What operators do, done to three real nodes: each change is there while the fault lasts, and undone after it."""
+"""Changes that operators make, on three real nodes: each is in force while the fault lasts, and undone after it."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -73,6 +73,14 @@ def test_a_partition_does_without_a_follower_and_gets_it_back(world):
 
 
 def test_leaders_go_back_to_where_they_are_preferred(world):
+    """A reassignment puts a follower first: then the leader is not the preferred one until the election."""
+    done = injection(world, "reassign")
+    number = done["partition"]
+    await_true(lambda: world.look().partitions[number].replicas == tuple(done["replicas"][1:]))
+    FAULTS["reassign"].end(world, done)
+    await_true(lambda: len(world.look().partitions[number].in_sync) == 3)
+    view = world.look().partitions[number]
+    assert view.leader != view.replicas[0] == done["spared"]
     injection(world, "elect")
     await_true(lambda: all(view.leader == view.replicas[0] for view in world.look().partitions.values()))
 

@@ -1,6 +1,6 @@
 """A reduction keeps only what was seen to fail."""
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from linearizability.faults import all_faults
@@ -33,9 +33,8 @@ def test_only_the_needed_injections_of_one_wave_are_left(seed, data):
 @given(seed=st.integers(0, 10_000))
 def test_what_needs_two_waves_keeps_two(seed):
     schedule = draw(seed, 120, NAMES, 3)
+    assume(len(schedule.waves) > 1)
     first, last = schedule.waves[0], schedule.waves[-1]
-    if first == last:
-        return
 
     def fails(candidate: Schedule) -> bool:
         present = [injection for wave in candidate.waves for injection in wave.injections]

@@ -174,7 +174,7 @@ def test_every_partition_must_have_another_leader(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(failover, "look", look)
     elected = side_of(2, tmp_path).await_new_leaders(1)
     assert elected[1] < elected[0]
-    assert asked == [[2, 3]] * 3, "the injected_at leader is not asked"
+    assert asked == [[2, 3]] * 3, "the old leader is not asked"
 
 
 def test_a_fault_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

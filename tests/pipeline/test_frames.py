@@ -37,8 +37,8 @@ def spark():
     running.conf.set("spark.sql.shuffle.partitions", before)
 
 
-def said(judgements) -> list[tuple]:
-    """All that is said of each run, by its place."""
+def reported(judgements) -> list[tuple]:
+    """What the judgements report of each run, sorted."""
     return sorted(
         (
             tuple(reason.replace("file:", "") for reason in judgement.reasons),
@@ -96,7 +96,7 @@ def test_runs_are_judged_as_from_files(spark, tmp_path: Path) -> None:
     places = sorted((tmp_path / "runs").iterdir())
     expected = list(engines.check(places, engine="local"))
     found = check(facts(spark, f"{tmp_path.as_uri()}/runs/*"))
-    assert said(found.judgements) == said(expected)
+    assert reported(found.judgements) == reported(expected)
     rows = {row["run"].rpartition("/")[2]: row for row in found.runs.collect()}
     valid = {name for name, row in rows.items() if row["verdict"] == "valid"}
     assert valid == {"sound-0", "sound-1", "packed"}
@@ -170,14 +170,14 @@ def test_facts_without_their_record_are_never_valid(spark, tmp_path: Path) -> No
 
 @pytest.mark.sampled(days=5)
 def test_a_table_by_name_is_judged_alike_where_it_knows_no_bytes(spark, tmp_path: Path) -> None:
-    """Iceberg keeps them as ints."""
+    """Iceberg stores columns of bytes and shorts as ints."""
     hurt_run(tmp_path)
     table = facts(spark, str(tmp_path / "run")).facts
     small = [name for name, kind in table.dtypes if kind in ("tinyint", "smallint")]
     assert {"kind", "outcome"} <= {*small}
     table.withColumns({name: table[name].cast("int") for name in small}).createOrReplaceTempView("kept_facts")
     kept = check(spark.table("kept_facts")).judgements
-    assert said(kept) == said(check(table).judgements)
+    assert reported(kept) == reported(check(table).judgements)
     assert any(judgement.anomalies for judgement in kept)
 
 

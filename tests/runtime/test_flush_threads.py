@@ -1,4 +1,4 @@
-"""Flushes in other threads: the node's own waits for none, and what fails is reported to it."""
+"""Flushes in other threads: the node's own thread waits for none, and their errors become failures of the disk."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.storage.test_log_directory import A
 NOW = TimestampMs(1_700_000_000_000)
 
 
-def flush_closed_segment(folder: Path, is_over: Callable[[Log], bool]) -> Log:
-    """Close a segment, and flush it until it is over."""
+def flush_closed_segment(folder: Path, is_over: Callable[[Log], bool], disk: PosixDisk | None = None) -> Log:
+    """Close a segment, begin its flush, and wait until the flush is over."""
 
     async def run() -> Log:
         flushes = FlushThreads(asyncio.get_running_loop(), lambda act: act())
-        directory = LogDirectory(PosixDisk(), folder)
+        directory = LogDirectory(disk or PosixDisk(), folder)
         directory.load(NOW)
         log = directory.get_or_create("t", 0, A, LogConfig(), NOW)
         directory.run_flush = flushes.run
@@ -71,5 +71,7 @@ def test_a_failure_in_a_thread_is_the_disks(tmp_path: Path, monkeypatch: pytest.
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "fdatasync", fdatasync)
-    log = flush_closed_segment(tmp_path, lambda log: not log.is_flushing)
+    disk = PosixDisk()
+    log = flush_closed_segment(tmp_path, lambda log: not log.is_flushing, disk)
     assert log.recovery_point == 0
+    assert disk.failure is not None and disk.failure.errno == errno.EIO

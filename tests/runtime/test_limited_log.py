@@ -17,7 +17,7 @@ class Log:
         self.now, self.stream = 100.0, io.StringIO()
         self.handler = LimitedHandler(self.stream, lambda: self.now)
 
-    def say(self, text: str) -> None:
+    def write(self, text: str) -> None:
         self.handler.handle(logging.LogRecord("test", logging.INFO, "", 0, "%s", (text,), None))
 
     @property
@@ -32,31 +32,31 @@ def log() -> Log:
 
 def test_one_cause_with_many_partitions_is_a_few_lines_and_a_count(log: Log) -> None:
     for index in range(5000):
-        log.say(f"t-{index}: broker 2 answered with error 6")
-    log.say("another cause")
+        log.write(f"t-{index}: broker 2 answered with error 6")
+    log.write("another cause")
     assert log.lines == [f"t-{index}: broker 2 answered with error 6" for index in range(LINES)] + ["another cause"]
     log.now += WINDOW_S
-    log.say("later")
+    log.write("later")
     assert log.lines[-2:] == [f"{5000 - LINES} more lines like: t-#: broker # answered with error #", "later"]
 
 
 def test_each_window_writes_the_first_lines_again(log: Log) -> None:
     for _ in range(3):
-        log.say("again")
+        log.write("again")
         log.now += WINDOW_S
     assert log.lines == ["again"] * 3
 
 
 def test_the_end_writes_what_was_only_counted(log: Log) -> None:
     for _ in range(LINES + 2):
-        log.say("x")
+        log.write("x")
     log.handler.close()
     assert log.lines == ["x"] * LINES + ["2 more lines like: x"]
 
 
 def test_causes_without_end_do_not_take_memory_without_end(log: Log) -> None:
     for number in range(MOST_CAUSES + 500):
-        log.say("x" * number)
+        log.write("x" * number)
     assert len(log.handler._causes) == MOST_CAUSES + 1
     log.handler.close()
     assert log.lines[-1] == f"{500 - LINES} more lines like: {OTHERS}"

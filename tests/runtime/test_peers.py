@@ -15,7 +15,7 @@ WITHIN_S = 30
 PEER = NodeId(2)
 
 
-class Ear:
+class Receiver:
     """Receives answers and failures."""
 
     def __init__(self) -> None:
@@ -59,13 +59,15 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 def test_frames_go_out_in_order_and_answers_come_back_whole() -> None:
     async def story() -> None:
-        ear = Ear()
-        peers = PeerConnections(ear, {}, lambda level, text: None)
+        receiver = Receiver()
+        peers = PeerConnections(receiver, {}, lambda level, text: None)
         server, port = await listening(echo)
         large = bytes(range(256)) * 4096
         for data in (b"one", large, b"three"):
             peers.send(send(port, data))
-        assert [await ear.next() for _ in range(3)] == [((2, "quorum"), each) for each in (b"one", large, b"three")]
+        assert [await receiver.next() for _ in range(3)] == [
+            ((2, "quorum"), each) for each in (b"one", large, b"three")
+        ]
         peers.close()
         server.close()
 
@@ -77,15 +79,15 @@ def test_an_unreachable_peer_is_reported_once_and_the_next_frame_tries_again() -
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
             port = unused.getsockname()[1]
-            ear = Ear()
-            peers = PeerConnections(ear, {}, lambda level, text: None)
+            receiver = Receiver()
+            peers = PeerConnections(receiver, {}, lambda level, text: None)
             peers.send(send(port, b"one"))
             peers.send(send(port, b"two"))
-            channel, reason = await ear.next()
+            channel, reason = await receiver.next()
             assert channel == (2, "quorum") and str(port) in str(reason)
-            assert ear.received.empty()
+            assert receiver.received.empty()
             peers.send(send(port, b"three"))
-            assert (await ear.next())[0] == (2, "quorum")
+            assert (await receiver.next())[0] == (2, "quorum")
 
     asyncio.run(story())
 
@@ -101,14 +103,14 @@ def test_a_peer_that_hangs_up_or_sends_nonsense_is_reported_as_unreachable() -> 
         await writer.drain()
 
     async def story(serve: Serve) -> None:
-        ear = Ear()
-        peers = PeerConnections(ear, {}, lambda level, text: None)
+        receiver = Receiver()
+        peers = PeerConnections(receiver, {}, lambda level, text: None)
         server, port = await listening(serve)
         peers.send(send(port, b"one"))
-        channel, reason = await ear.next()
+        channel, reason = await receiver.next()
         assert channel == (2, "quorum") and isinstance(reason, str)
         await asyncio.sleep(0)
-        assert ear.received.empty()
+        assert receiver.received.empty()
         server.close()
 
     for serve in (hang_up, nonsense):
@@ -117,15 +119,15 @@ def test_a_peer_that_hangs_up_or_sends_nonsense_is_reported_as_unreachable() -> 
 
 def test_hanging_up_is_silent_and_each_purpose_has_a_connection() -> None:
     async def story() -> None:
-        ear = Ear()
-        peers = PeerConnections(ear, {}, lambda level, text: None)
+        receiver = Receiver()
+        peers = PeerConnections(receiver, {}, lambda level, text: None)
         server, port = await listening(echo)
         peers.send(send(port, b"one", purpose="fetch"))
-        assert await ear.next() == ((2, "fetch"), b"one")
+        assert await receiver.next() == ((2, "fetch"), b"one")
         peers.hang_up((PEER, "fetch"))
         peers.hang_up((PEER, "never opened"))
         peers.send(send(port, b"two", purpose="quorum"))
-        assert await ear.next() == ((2, "quorum"), b"two")
+        assert await receiver.next() == ((2, "quorum"), b"two")
         peers.close()
         server.close()
 
@@ -151,14 +153,14 @@ def test_answers_in_pieces_of_any_size_do_not_mix_between_connections() -> None:
             await asyncio.sleep(0)
 
     async def story() -> None:
-        ear = Ear()
-        peers = PeerConnections(ear, {}, lambda level, text: None)
+        receiver = Receiver()
+        peers = PeerConnections(receiver, {}, lambda level, text: None)
         server, port = await listening(in_pieces)
         for each in purposes:
             peers.send(send(port, each.encode().ljust(10), purpose=each))
         received: dict[str, list[bytes | str]] = {each: [] for each in purposes}
         for _ in range(sum(map(len, answers.values()))):
-            (_, purpose), answer = await ear.next()
+            (_, purpose), answer = await receiver.next()
             received[purpose].append(answer)
         assert received == answers
         peers.close()

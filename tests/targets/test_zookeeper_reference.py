@@ -90,7 +90,7 @@ OLD = "2.8.2"
 
 
 def old_tool(tool: str, target: ZooKeeperReferenceCluster, *arguments: str) -> str:
-    """Run one with --zookeeper; gives what it says."""
+    """Run a tool with --zookeeper; its output."""
     command = [java(), "-cp", class_path(kafka_jars(OLD)), tool, "--zookeeper", target.zookeeper.address, *arguments]
     done = subprocess.run(
         [str(part) for part in command], capture_output=True, text=True, timeout=WITHIN_S, check=False
@@ -100,7 +100,7 @@ def old_tool(tool: str, target: ZooKeeperReferenceCluster, *arguments: str) -> s
 
 
 def settings_at(broker: int, target: ZooKeeperReferenceCluster) -> dict[str, str]:
-    """The settings of the topic as a broker says them."""
+    """The settings of the topic as a broker reports them."""
     node = next(each for each in target.nodes if each.id == broker)
     resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name="t")
     with Wire.connect(node.host, node.port) as wire:
@@ -167,7 +167,7 @@ def serve(folder: Path, connect: str, broker: int = 1) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def until_said(process: subprocess.Popen[str], *sentences: str) -> str:
+def output_until(process: subprocess.Popen[str], *sentences: str) -> str:
     """The output up to the line that has one of them, or to its end."""
     said = ""
     assert process.stdout is not None
@@ -187,13 +187,13 @@ def end(process: subprocess.Popen[str]) -> None:
 @pytest.mark.timeout(300)
 def test_a_chroot_is_made_and_another_cluster_s_folder_is_refused(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     first = serve(tmp_path, f"{zookeeper.address}/a/chroot")
-    assert "registered with broker epoch" in until_said(first, "registered with", "error")
+    assert "registered with broker epoch" in output_until(first, "registered with", "error")
     end(first)
     other = serve(tmp_path, f"{zookeeper.address}/another", broker=2)
-    assert "registered with broker epoch" in until_said(other, "registered with", "error")
+    assert "registered with broker epoch" in output_until(other, "registered with", "error")
     end(other)
     astray = serve(tmp_path, f"{zookeeper.address}/another", broker=1)
-    said = until_said(astray, "registered with", "belongs to cluster")
+    said = output_until(astray, "registered with", "belongs to cluster")
     assert astray.wait(WITHIN_S) == 3 and "belongs to cluster" in said and "holds the data of cluster" in said
 
 
@@ -202,7 +202,7 @@ def test_a_chroot_is_made_and_another_cluster_s_folder_is_refused(zookeeper: Zoo
 def test_znodes_without_data_have_none_as_those_of_kafka(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     """Kafka 3.9.2 does not start where `latest_producer_id_block` is empty, instead of without data."""
     broker = serve(tmp_path, f"{zookeeper.address}/bare")
-    assert "registered with broker epoch" in until_said(broker, "registered with", "error")
+    assert "registered with broker epoch" in output_until(broker, "registered with", "error")
     client: Any = KazooClient(hosts=zookeeper.address)
     client.start()
     try:
@@ -218,11 +218,12 @@ def test_znodes_without_data_have_none_as_those_of_kafka(zookeeper: ZooKeeper, t
 @pytest.mark.timeout(300)
 def test_of_two_brokers_with_one_id_the_second_is_not_registered(zookeeper: ZooKeeper, tmp_path: Path) -> None:
     first = serve(tmp_path / "first", f"{zookeeper.address}/twins")
-    assert "registered with broker epoch" in until_said(first, "registered with", "error")
+    assert "registered with broker epoch" in output_until(first, "registered with", "error")
     second = serve(tmp_path / "second", f"{zookeeper.address}/twins")
-    said = until_said(second, "registered with", "another broker", "is registered", "error")
-    assert "registered with broker epoch" not in said, said
-    assert first.poll() is None
+    said = output_until(second, "registered with broker epoch", "is registered")
+    assert "a broker with the id 1 is registered: waiting for its session's end" in said, said
+    assert "registered with broker epoch" not in said
+    assert first.poll() is None and second.poll() is None
     for process in (first, second):
         end(process)
 
@@ -230,7 +231,7 @@ def test_of_two_brokers_with_one_id_the_second_is_not_registered(zookeeper: ZooK
 @pytest.mark.timeout(120)
 def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     alone = serve(tmp_path, "127.0.0.1:1")
-    said = until_said(alone, "no ZooKeeper answers there")
+    said = output_until(alone, "no ZooKeeper answers there")
     assert alone.wait(WITHIN_S) == 3 and "zookeeper.connect=127.0.0.1:1: no ZooKeeper answers there" in said
     assert "Traceback" not in said
 

@@ -1,15 +1,15 @@
 ------------------------------- MODULE Groups -------------------------------
 (***************************************************************************)
-(* A consumer group of the new protocol (KIP-848).  The coordinator holds  *)
-(* a target assignment; members are led to it one heartbeat at a time:     *)
-(* first a member gives back what the target takes from it, then, once it  *)
-(* has said that it did, the partitions are given to their new owners.     *)
-(* No other member waits meanwhile.                                        *)
+(* A consumer group of the new protocol (KIP-848). The coordinator holds a *)
+(* target assignment, and reconciles each member with it, one heartbeat at *)
+(* a time. First a member revokes the partitions that the target takes     *)
+(* from it. Once its heartbeat shows that it has, they are assigned to     *)
+(* their new owners. No other member waits meanwhile.                      *)
 (*                                                                         *)
-(* Three epochs order it.  The group epoch grows with every change of      *)
-(* members or topics; the assigned epoch is the group epoch for which the  *)
-(* target was made; a member's epoch is the assigned epoch to which it has *)
-(* come.                                                                   *)
+(* There are three epochs. The group epoch grows with every change of      *)
+(* members or topics. The assignment epoch (assignedEpoch) is the group    *)
+(* epoch for which the target was computed. A member epoch is the          *)
+(* assignment epoch that the member has reached.                           *)
 (***************************************************************************)
 EXTENDS Integers, FiniteSets, TLC
 
@@ -21,16 +21,16 @@ On(bug) == bug \in Bugs
 
 VARIABLES
     joined,       \* the members of the group
-    groupEpoch,   \* grows with every change of who or what is to be assigned
-    assignedEpoch,\* the group epoch for which the target was made
-    target,       \* partition -> the member that is to have it, or none
-    given,        \* coordinator: what each member has been given
-    revoking,     \* coordinator: what each member is asked to give back, and may still consume
+    groupEpoch,   \* grows with every change of the members or of their topics
+    assignedEpoch,\* the group epoch for which the target was computed
+    target,       \* partition -> the member that shall own it, or none
+    given,        \* coordinator: the partitions that are assigned to each member
+    revoking,     \* coordinator: the partitions that each member must revoke, and may still consume
     epoch,        \* coordinator: each member's epoch; 0 for none
-    previous,     \* coordinator: the epoch before, by which a member is known that has lost an answer
-    answer,       \* the heartbeat answer on its way to each member: what it is to own
-    owned,        \* member: what it consumes
-    memberEpoch,  \* member: the epoch that it believes in; 0 asks to be let in
+    previous,     \* coordinator: each member's epoch before, which a member sends that lost a response
+    answer,       \* the heartbeat response on its way to each member: epoch and assignment
+    owned,        \* member: the partitions that it consumes
+    memberEpoch,  \* member: the epoch that it sends; 0 asks to join
     faults,       \* changes of the group and losses that may still happen
     step
 
@@ -61,16 +61,18 @@ Init ==
     /\ step = [action |-> "Init"]
 
 TargetOf(m) == {p \in Partitions : target[p] = m}
+\* The partitions that a member may consume, by what the coordinator knows.
 Held(m) == given[m] \cup revoking[m]
+\* Whether no other member may consume the partition.
 Free(p, m) == \A other \in Members \ {m} : p \notin Held(other)
 
-\* As even as can be: the assignor's promise.
+\* The assignor's promise: the numbers of partitions of two members differ by at most one.
 Balanced(assignment, members) ==
     \A a, b \in members :
         Cardinality({p \in Partitions : assignment[p] = a}) <= Cardinality({p \in Partitions : assignment[p] = b}) + 1
 
 -----------------------------------------------------------------------------
-\* The coordinator's side of it.
+\* What the coordinator does in the steps below; traces of coordinators are checked by these.
 
 Enter(m) ==
     /\ m \notin joined
@@ -80,7 +82,7 @@ Enter(m) ==
     /\ previous' = [previous EXCEPT ![m] = 0]
     /\ UNCHANGED <<assignedEpoch, target, given, revoking>>
 
-\* What the member had is free at once: whatever it commits from now on is refused.
+\* The member leaves or is fenced. Its partitions are free at once: the coordinator refuses its later commits.
 Remove(m) ==
     /\ m \in joined
     /\ joined' = joined \ {m}
@@ -99,15 +101,16 @@ Assign(assignment) ==
     /\ assignedEpoch' = groupEpoch
     /\ UNCHANGED <<joined, groupEpoch, given, revoking, epoch, previous>>
 
-\* A member says its epoch; or the one before, if it has lost the answer that
-\* moved it and owns nothing that was taken from it; or that it begins again.
+\* Whether the coordinator accepts a heartbeat with this epoch and these owned partitions. The epoch is the member's.
+\* Or it is the one before, if the member lost the response with the newer one and owns nothing outside of its
+\* assignment. Or it is 0, from a member that owns nothing.
 Admits(m, said, owns) ==
     \/ said = epoch[m]
     \/ said = previous[m] /\ owns \subseteq given[m]
     \/ said = 0 /\ owns = {}
 
-\* The member may still consume `owns`.  What it still has to give back it must
-\* give back first, and until then it stays in its epoch.
+\* Reconcile the member with the target; `owns` are the partitions that it may still consume. While these include
+\* partitions that it must revoke, it stays in its epoch.
 Reconcile(m, owns) ==
     LET kept    == given[m] \cap TargetOf(m)
         revoked == given[m] \ kept
@@ -141,6 +144,7 @@ JoinGroup(m) ==
     /\ Step("JoinGroup", [from |-> m, to |-> "coordinator"])
     /\ UNCHANGED clientVars
 
+\* The member leaves (a heartbeat with epoch -1).
 LeaveGroup(m) ==
     /\ memberEpoch[m] = epoch[m]
     /\ Spend("change")
@@ -150,7 +154,7 @@ LeaveGroup(m) ==
     /\ answer' = [answer EXCEPT ![m] = NoAnswer]
     /\ Step("LeaveGroup", [from |-> m, to |-> "coordinator"])
 
-\* The topics are others than before.
+\* The subscribed topics, or their partitions, have changed.
 RaiseGroupEpoch ==
     /\ joined # {}
     /\ Spend("change")
@@ -158,13 +162,14 @@ RaiseGroupEpoch ==
     /\ Step("RaiseGroupEpoch", [from |-> "coordinator"])
     /\ UNCHANGED <<joined, assignedEpoch, target, given, revoking, epoch, previous, clientVars>>
 
-\* The assignor runs, in Kafka within a heartbeat.
+\* The assignor computes a new target; in Kafka that is part of a heartbeat.
 UpdateTarget ==
     /\ \E assignment \in [Partitions -> joined] : Balanced(assignment, joined) /\ Assign(assignment)
     /\ Step("UpdateTarget", [from |-> "coordinator"])
     /\ UNCHANGED <<clientVars, faults>>
 
-\* A member says what it owns; the coordinator answers what it is to own.
+\* The member sends the partitions that it owns; the coordinator returns those that it shall own. A heartbeat that
+\* would change nothing is no step.
 Heartbeat(m) ==
     /\ answer[m] = NoAnswer
     /\ ReceiveHeartbeat(m, memberEpoch[m], owned[m])
@@ -173,7 +178,7 @@ Heartbeat(m) ==
     /\ Step("Heartbeat", [from |-> m, to |-> "coordinator", owned |-> owned[m]])
     /\ UNCHANGED <<owned, memberEpoch, faults>>
 
-\* The member takes the answer: it stops what it is not to own, and begins the rest.
+\* The member receives the response: it revokes partitions that it shall not own, and consumes the others.
 TakeAnswer(m) ==
     /\ answer[m] # NoAnswer
     /\ owned' = [owned EXCEPT ![m] = answer[m].partitions]
@@ -182,7 +187,7 @@ TakeAnswer(m) ==
     /\ Step("TakeAnswer", [from |-> "coordinator", to |-> m, partitions |-> answer[m].partitions])
     /\ UNCHANGED <<coordinatorVars, faults>>
 
-\* The answer is lost; the member goes on as it was, and asks again.
+\* The response is lost; the member is as it was, and sends another heartbeat.
 LoseAnswer(m) ==
     /\ answer[m] # NoAnswer
     /\ Spend("loss")
@@ -190,8 +195,8 @@ LoseAnswer(m) ==
     /\ Step("LoseAnswer", [from |-> "coordinator", to |-> m])
     /\ UNCHANGED <<coordinatorVars, owned, memberEpoch>>
 
-\* No heartbeat came in time.  The member may still be at work; whatever it
-\* commits from now on is refused.
+\* The session timeout has passed without a heartbeat. The member may still consume; the coordinator refuses its later
+\* commits.
 LoseMember(m) ==
     /\ Spend("loss")
     /\ Remove(m)
@@ -199,7 +204,7 @@ LoseMember(m) ==
     /\ Step("LoseMember", [from |-> "coordinator"])
     /\ UNCHANGED <<owned, memberEpoch>>
 
-\* The member learns that it was fenced, and lets go of everything.
+\* The member learns that it was fenced, and gives up all its partitions.
 LetGo(m) ==
     /\ memberEpoch[m] # 0
     /\ m \notin joined \/ ~Admits(m, memberEpoch[m], owned[m])
@@ -222,15 +227,16 @@ Spec == Init /\ [][Next]_vars
 FairSpec == Spec /\ Fairness
 
 -----------------------------------------------------------------------------
-\* No partition is with two members of the group.
+\* No two members hold the same partition, and no two members of the group consume the same one.
 NoDoubleAssignment ==
     \A a, b \in Members : a # b =>
         /\ Held(a) \cap Held(b) = {}
         /\ a \in joined /\ b \in joined => owned[a] \cap owned[b] = {}
 
-\* What a member of the group consumes is known to the coordinator.
+\* The coordinator knows of each partition that a member of the group consumes.
 OwnedIsGiven == \A m \in joined : owned[m] \subseteq Held(m)
 
+\* No member is ahead of the target, and the target is not ahead of the group.
 MemberEpochIsNotAhead == assignedEpoch <= groupEpoch /\ \A m \in joined : epoch[m] <= assignedEpoch
 
 \* Liveness: every member comes to own exactly its target.

@@ -1,20 +1,20 @@
 ---------------------------- MODULE MCGroupsRules ----------------------------
 (***************************************************************************)
-(* What single rules of a group promise: a rule that another one masks, or *)
-(* whose fault takes long to show, breaks here.                            *)
+(* Promises of single rules of a group. They show a fault at once where    *)
+(* another rule masks it, or where it takes many steps to show.            *)
 (***************************************************************************)
 EXTENDS Groups
 
-\* Only members have a target or partitions.
+\* Only members of the group have partitions, in the target and otherwise.
 OnlyMembersHave ==
     /\ \A p \in Partitions : target[p] \in joined \cup {None}
     /\ \A m \in Members \ joined : Held(m) = {} /\ epoch[m] = 0 /\ previous[m] = 0
 
-\* A target gives every partition to a member, as evenly as can be.
+\* A target of the present group epoch assigns every partition to a member, and is balanced.
 TargetIsBalanced ==
     joined # {} /\ assignedEpoch = groupEpoch => (\A p \in Partitions : target[p] \in joined) /\ Balanced(target, joined)
 
-\* Epochs grow; a member comes to the next one without what the target takes from it.
+\* Epochs grow. A member that reaches a new epoch has no partition that the target takes from it.
 MembersMoveInOrder ==
     [][ /\ groupEpoch' >= groupEpoch /\ assignedEpoch' >= assignedEpoch
         /\ joined' # joined => groupEpoch' > groupEpoch
@@ -23,8 +23,8 @@ MembersMoveInOrder ==
             /\ revoking'[m] = {} /\ given'[m] \subseteq TargetOf(m)
       ]_vars
 
-\* A member with no epoch consumes nothing, and no answer is on its way to a client that is no member.  What a member is to
-\* give back, a target took from it that is newer than its epoch.
+\* A member with epoch 0 consumes nothing, and no response is on its way to a client that is no member. A member that
+\* must revoke partitions has not reached the target's epoch.
 MemoryFitsMembership ==
     \A m \in Members :
         /\ memberEpoch[m] >= 0
@@ -32,13 +32,13 @@ MemoryFitsMembership ==
         /\ m \notin joined => answer[m] = NoAnswer
         /\ revoking[m] # {} => epoch[m] < assignedEpoch
 
-\* A partition is given to another member in a newer group epoch.
+\* Another member becomes a partition's target only in a newer assignment epoch.
 TargetsHaveEpochs ==
     [][\A p \in Partitions : target'[p] \notin {target[p], None} => assignedEpoch' > assignedEpoch]_vars
 
-\* What is done once no member comes, goes or is lost.
+\* The steps that are left once the group does not change and nothing is lost.
 Work == UpdateTarget \/ \E m \in Members : Heartbeat(m) \/ TakeAnswer(m) \/ LetGo(m)
 
-\* When nothing is left to do, the members own their targets.
+\* Liveness as an invariant: where no step of Work is enabled, the members own their targets.
 RestIsConverged == ENABLED <<Work>>_stateVars \/ (Converged /\ \A m \in Members \ joined : owned[m] = {} /\ memberEpoch[m] = 0)
 =============================================================================

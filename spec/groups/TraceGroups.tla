@@ -1,21 +1,22 @@
 ---------------------------- MODULE TraceGroups ----------------------------
 (***************************************************************************)
-(* Traces of group coordinators, checked against the specification: every  *)
-(* event must be a step that it allows in the state that the events before *)
-(* it led to, and must lead to what the coordinator says.  Of the members  *)
-(* a trace knows what they say; what they do in between is left open.      *)
+(* Traces of group coordinators, checked against the specification. Every  *)
+(* event must be a step that it allows in the state after the events       *)
+(* before it, and must lead to the state that the coordinator reported. A  *)
+(* trace has the members' requests; what the members do in between is left *)
+(* open.                                                                   *)
 (*                                                                         *)
-(* Many traces are checked in one run: each is one initial state, its      *)
-(* events are the only steps.  A trace that is not accepted ends early.    *)
-(* The generated module TraceData defines Traces.                          *)
+(* One run checks many traces: each is one initial state, and its events   *)
+(* are the only steps. A trace that is not accepted ends early. TraceData, *)
+(* a generated module, defines Traces.                                     *)
 (***************************************************************************)
 EXTENDS Groups, Sequences, TraceData
 
-CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not exist
+CONSTANT Guarded    \* whether a step that breaks a promise is refused, as if it did not exist
 
 VARIABLES
-    trace,      \* which of the traces
-    at          \* the next event's place
+    trace,      \* the number of the trace
+    at          \* the number of the next event
 
 traceVars == <<vars, trace, at>>
 
@@ -23,7 +24,7 @@ Event == Traces[trace][at]
 
 TraceInit == trace \in DOMAIN Traces /\ at = 1 /\ Init
 
-\* A member that does not say what it owns may own anything.
+\* A member whose heartbeat names no owned partitions may own any.
 Owns(e) == IF e.says THEN e.owned ELSE Partitions
 
 HeartbeatReceived(e) ==
@@ -51,13 +52,13 @@ StepOf(e) ==
       [] e.action = "UpdateTarget"    -> e.members \subseteq joined /\ Assign(e.target) /\ UNCHANGED clientVars
       [] e.action = "Heartbeat"       -> HeartbeatReceived(e)
 
-\* What the coordinator says of the group, or of the member, after the step.
+\* Whether the group, or the member, is after the step what the coordinator reported.
 Agrees(e) ==
     IF e.action = "Heartbeat"
     THEN epoch'[e.member] = e.epoch /\ given'[e.member] = e.assigned /\ revoking'[e.member] = e.revoking
     ELSE groupEpoch' = e.groupEpoch
 
-\* What every state on the way must keep.
+\* The promises that every state must keep.
 KeepsPromises == NoDoubleAssignment /\ OwnedIsGiven /\ MemberEpochIsNotAhead
 
 TraceNext ==
@@ -68,7 +69,7 @@ TraceNext ==
     /\ at' = at + 1
     /\ UNCHANGED <<trace, faults, step>>
 
-\* Said of each trace that is accepted to its end.
+\* Prints each trace that is accepted to its end.
 Accepted == at > Len(Traces[trace]) => PrintT(<<"accepted", trace>>)
 
 TraceSpec == TraceInit /\ [][TraceNext]_traceVars

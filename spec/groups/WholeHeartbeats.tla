@@ -1,11 +1,12 @@
 --------------------------- MODULE WholeHeartbeats ---------------------------
 (***************************************************************************)
-(* Behaviours of Groups that a coordinator can be driven through: what one *)
-(* heartbeat asks is done at once.  A member that joins gets a target, and *)
-(* its request is also its first heartbeat; a new target is made with the  *)
-(* next heartbeat of any member; the assignor moves no more than it must.  *)
-(* What is drawn at random is drawn from it; all promises are checked      *)
-(* without it.                                                             *)
+(* Behaviours of Groups through which a coordinator can be driven:         *)
+(* everything that one heartbeat causes happens at once. A join is         *)
+(* followed by a new target and by that member's first heartbeat. After    *)
+(* any other change a new target comes right before the next heartbeat.    *)
+(* The assignor moves as few partitions as it can, and topics do not       *)
+(* change. Random behaviours are drawn from this module; the promises are  *)
+(* checked without it.                                                     *)
 (***************************************************************************)
 EXTENDS Groups
 

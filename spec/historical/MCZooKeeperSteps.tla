@@ -1,13 +1,13 @@
 -------------------------- MODULE MCZooKeeperSteps --------------------------
 (***************************************************************************)
-(* What single steps promise of themselves: what a process forgets, what a *)
-(* controller knows when it decides, and why it decides.  Found by         *)
-(* mutating the specification: without these promises the changes were not *)
-(* noticed in a small model.                                               *)
+(* Promises of single steps: what a process forgets, what a controller has *)
+(* read before it decides, and why it decides. They were found by mutating *)
+(* the specification: in small models no other promise noticed those       *)
+(* changes.                                                                *)
 (***************************************************************************)
 EXTENDS MCZooKeeperRules
 
-\* A process that is gone has no session, and one that is not registered knows nothing.
+\* A process that has ended has no session. A broker that is not registered has no role and no knowledge.
 MemoryFitsProcess ==
     \A b \in Brokers :
         /\ b \notin running => b \notin sessions /\ brokerEpoch[b] = 0
@@ -16,13 +16,13 @@ MemoryFitsProcess ==
             /\ role[b] = NoRole /\ pending[b] = None /\ metadata[b] = None
         /\ registered[b] # 0 /\ registered[b] = brokerEpoch[b] => b \in sessions
 
-\* A controller knows nothing, and sends nothing, until it has read all.
+\* A controller knows nothing and sends nothing until it has read everything.
 ControllersReadFirst ==
     \A c \in Brokers : ~control[c].isLoaded =>
         /\ control[c] = [NoControl EXCEPT !.epoch = control[c].epoch]
         /\ control[c].epoch # 0 => channel[control[c].epoch] = NoRequests
 
-\* A broker that the controller takes for dead is sent nothing, but for the request that was on its way.
+\* A broker that the controller takes for dead is sent nothing, except the request that is on its way.
 TheDeadAreSentNothing ==
     \A c, b \in Brokers :
         control[c].isLoaded /\ control[c].live[b] = 0 =>
@@ -31,19 +31,20 @@ TheDeadAreSentNothing ==
                 /\ Len(queue) <= 1
                 /\ queue # <<>> => Head(queue).brokerEpoch # 0
 
-\* A proposal is its leader's, of its leader epoch, and for another ISR than the one that there is.
+\* A proposal is of its leader's present leader epoch and version, contains the leader, and differs from its ISR.
 ProposalsAreCurrent ==
     \A l \in Brokers : pending[l] # None =>
         /\ Leads(l)
         /\ pending[l].leaderEpoch = role[l].leaderEpoch /\ pending[l].version = role[l].version
         /\ l \in pending[l].isr /\ pending[l].isr # role[l].isr
 
-\* A leader with no proposal under way knows the state that it would change.
+\* A leader without a pending proposal knows the state that it would change.
 LeadersKnowTheState ==
     \A l \in Brokers : LeadsByState(l) /\ pending[l] = None =>
         role[l].version = state.version /\ role[l].isr = state.isr
 
-\* An ephemeral node vanishes before it is made again, and with it its session; a controller epoch comes with its node.
+\* An ephemeral node is deleted before it is created again, and its session ends with it. A new controller epoch comes
+\* only with a new /controller.
 NodesAreMadeOnce ==
     [][ /\ controllerNode # None => controllerNode' \in {controllerNode, None}
         /\ controllerEpoch' # controllerEpoch <=> controllerNode' \notin {controllerNode, None}
@@ -51,14 +52,15 @@ NodesAreMadeOnce ==
         /\ \A b \in orphans : registered[b] # 0 /\ registered'[b] = 0 => b \notin orphans' \/ b \notin running'
       ]_vars
 
-\* A controller begins by reading what there is, in each controller epoch.
+\* A broker that becomes the controller reads registrations and state first, in each controller epoch.
 ControllersBeginByReading ==
     [][\A c \in Brokers :
         /\ control'[c].epoch \notin {control[c].epoch, 0} => ~control'[c].isLoaded
         /\ ~control[c].isLoaded /\ control'[c].isLoaded =>
                control'[c].live = registered /\ control'[c].state = state]_vars
 
-\* A broker is taken for dead when its node is gone, or another one, and for live only after that.
+\* The controller takes a broker for dead when its node is gone or a newer one, and only then for live with the newer
+\* one.
 LiveFollowsTheNodes ==
     [][\A c, b \in Brokers :
         LET was == control[c].live[b]
@@ -68,18 +70,19 @@ LiveFollowsTheNodes ==
 
 OfOneTopic == state # None /\ state' # None /\ state'.topic = state.topic
 
-\* A leader epoch begins with a change.
+\* A new leader epoch changes the leader, the ISR or the replicas.
 DecisionsChangeTheState ==
     [][ OfOneTopic /\ state'.leaderEpoch # state.leaderEpoch =>
             <<state'.leader, state'.isr, state'.replicas>> # <<state.leader, state.isr, state.replicas>> ]_vars
 
-\* A leader leads until another is elected, unless the controller takes it for dead.
+\* A leader is removed without a successor only if the controller takes it for dead.
 LeadersLeadOn ==
     [][ OfOneTopic /\ state.leader # None /\ state'.leader = None =>
             \E c \in Brokers : control[c].epoch = controllerEpoch /\ control[c].live[state.leader] = 0 ]_vars
 
-\* Where no administrator asked for it, a leader is replaced because the controller takes it for gone; a member leaves the ISR
-\* for that, or because the leader proposed it.  Another leader begins with an ISR of live brokers.
+\* Unless an administrator requested it, a leader is replaced only if the controller may not elect it. A member leaves
+\* the ISR for the same reason, or because a leader proposed it. A new leader's ISR has only brokers that may be
+\* elected.
 OnlyTheGoneAreReplaced ==
     [][ AlterPartitions /\ OfOneTopic /\ UNCHANGED faults =>
         LET gone == UNION {Brokers \ Electable(control[c]) : c \in {c \in Brokers : control[c].epoch = controllerEpoch}}
@@ -89,15 +92,15 @@ OnlyTheGoneAreReplaced ==
                    b \in gone \/ \E l \in Brokers : pending[l] # None /\ b \notin pending[l].isr
       ]_vars
 
-\* The state is of the topic that there is.
+\* The state is that of the present topic.
 StateIsOfTheTopic == state # None => state.topic = topic.id
 
-\* Replicas alone follow or lead by the state.
+\* Only replicas lead or follow in the state's leader epoch.
 RolesAreOfReplicas ==
     \A b \in Brokers : state # None /\ role[b].topic = state.topic /\ role[b].leaderEpoch = state.leaderEpoch =>
         b \in state.replicas
 
-\* A controller counts replicas of a topic that it deletes, and orders replicas to be deleted with a topic that it deletes.
+\* A controller counts deleted replicas only of a topic that it deletes, and requests such deletions only then.
 DeletionsAreKnown == \A c \in Brokers : control[c].deleted # {} => control[c].deletes
 DeletionsBeginOnce ==
     [][ \A c, b \in Brokers : control[c].isLoaded /\ control'[c].isLoaded =>
@@ -105,10 +108,10 @@ DeletionsBeginOnce ==
                 is == channel'[control[c].epoch][b]
             IN  Len(is) > Len(was) /\ is[Len(is)].leaderEpoch = DeletedTopic => control'[c].deletes ]_vars
 
-\* Records begin in a leader's log.
+\* A record is first appended by a leader.
 ProducedByLeaders == [][ produced' # produced => \E l \in Brokers : Leads(l) /\ log'[l] # log[l] ]_vars
 
-\* A broker learns the controller epoch of each request that it takes.
+\* A broker learns the controller epoch of each request that it accepts.
 BrokersLearnTheEpoch ==
     [][ \A b \in running : \A request \in Arriving(b) :
             /\ brokerEpoch[b] # 0 /\ IsHandled(b, request)

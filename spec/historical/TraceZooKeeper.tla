@@ -1,18 +1,19 @@
 --------------------------- MODULE TraceZooKeeper ----------------------------
 (***************************************************************************)
 (* Traces of clusters that ZooKeeper coordinates, checked against the      *)
-(* specification: every event must be a step that it allows in the state   *)
-(* that the events before it led to, and must lead to what its row says.   *)
+(* specification. Every event must be a step that it allows in the state   *)
+(* after the events before it, and must lead to the state that the event   *)
+(* reports.                                                                *)
 (*                                                                         *)
-(* A trace is one partition's, and begins with an empty ZooKeeper.  What   *)
-(* is in a request is not traced, so none is kept: a request may be any    *)
-(* that some controller could have sent so far, of whatever age, and a     *)
-(* role one by any state that was written.  Records are left to the        *)
+(* A trace is one partition's, and begins with an empty ZooKeeper. The     *)
+(* content of requests is not traced, and so not kept: a request may be    *)
+(* any that some controller could have sent so far, of any age, and a role *)
+(* may be by any state that was written so far. Records are left to the    *)
 (* traces of `replication/`.                                               *)
 (*                                                                         *)
-(* Many traces are checked in one run: each is one initial state, its      *)
-(* events are the only steps.  A trace that is not accepted ends early.    *)
-(* The generated module TraceData defines Traces.                          *)
+(* One run checks many traces: each is one initial state, and its events   *)
+(* are the only steps. A trace that is not accepted ends early. TraceData, *)
+(* a generated module, defines Traces.                                     *)
 (***************************************************************************)
 EXTENDS TraceZooKeeperController
 
@@ -20,7 +21,8 @@ EXTENDS TraceZooKeeperController
 RequestOf(e) ==
     [kind |-> e.request, controllerEpoch |-> e.controllerEpoch, brokerEpoch |-> e.brokerEpoch, leaderEpoch |-> e.leaderEpoch]
 
-\* Some controller could have sent it: in an epoch that there was, to a registration that there was.
+\* A broker accepts a request that some controller could have sent: in a controller epoch and to a registration that
+\* have existed.
 Taken(e) ==
     /\ e.controllerEpoch <= controllerEpoch /\ e.brokerEpoch <= czxid[e.broker]
     /\ Takes(e.broker, RequestOf(e))
@@ -35,7 +37,7 @@ Refused(e) ==
          [] OTHER -> FALSE
     /\ UNCHANGED stateVars
 
-\* A role by a state that was written in an epoch of which the broker has taken a request.
+\* A broker leads or follows by a state that was written in a controller epoch which it has learned by a request.
 Act(e) ==
     \E given \in written :
         /\ e.broker \in running
@@ -50,7 +52,7 @@ Act(e) ==
         /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, processVars, newestEpoch, metadata,
                        dataVars, faults>>
 
-\* The leader has the answer to its proposal, or learns what was written of its leader epoch by a request.
+\* The leader has the response to its proposal, or learns from a request which ISR of its leader epoch was written.
 Commit(e) ==
     \E given \in written :
         /\ Leads(e.broker)
@@ -61,7 +63,8 @@ Commit(e) ==
         /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, processVars, newestEpoch, metadata, log,
                        dataVars, faults>>
 
-\* A fetch of a follower of this leader epoch shows that it has caught up; it may be gone meanwhile, and the controller refuses.
+\* A fetch of a follower in this leader epoch shows that it has caught up. It may have ended meanwhile; then the
+\* controller refuses.
 Expand(e) ==
     LET l == e.broker
     IN  /\ Leads(l) /\ e.follower \notin role[l].isr
@@ -69,14 +72,14 @@ Expand(e) ==
         /\ ChangeIsr(l, role[l].isr \cup {e.follower})
         /\ UNCHANGED faults
 
-\* Not what the controller may have written: `MaximalIsrIsSuperset` is checked behind each step.
+\* The leader drops a proposal. After each step MaximalIsrIsSuperset checks that the controller has not written it.
 RollBack(e) ==
     /\ Leads(e.broker) /\ pending[e.broker] # None
     /\ pending' = [pending EXCEPT ![e.broker] = None]
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, processVars, newestEpoch, role, metadata, log,
                    dataVars, faults>>
 
-\* A replica of a process that begins or ends.
+\* A process that starts or ends closes its replica.
 Closed(b) ==
     /\ b \in running
     /\ role' = [role EXCEPT ![b] = NoRole]
@@ -84,7 +87,7 @@ Closed(b) ==
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, processVars, newestEpoch, metadata, log,
                    dataVars, faults>>
 
-\* The log is deleted: with its topic, or because some state had no such replica, and never in the ISR.
+\* The log is deleted: with its topic, or because some state had no such replica; never that of a member of the ISR.
 GiveUp(e) ==
     /\ e.broker \in running
     /\ topic.status # "there" \/ \E given \in written : given.topic = topic.id /\ e.broker \notin given.replicas
@@ -128,7 +131,7 @@ StepOf(e) ==
       [] e.action = "RollBackIsr"          -> RollBack(e)
       [] e.action = "GiveUpReplica"        -> GiveUp(e)
 
-\* What every state on the way must keep.
+\* The promises that every state must keep.
 KeepsPromises ==
     OneControllerPerEpoch /\ EphemeralNodesHaveSessions /\ OneLeaderPerEpoch /\ MaximalIsrIsSuperset /\ LeaderIsInIsr
 
@@ -143,7 +146,7 @@ TraceNext ==
     /\ at' = at + 1
     /\ UNCHANGED trace
 
-\* Said of each trace that is accepted to its end.
+\* Prints each trace that is accepted to its end.
 Accepted == at > Len(Traces[trace]) => PrintT(<<"accepted", trace>>)
 
 TraceSpec == TraceInit /\ [][TraceNext]_traceVars

@@ -1,17 +1,17 @@
 ----------------------- MODULE TraceZooKeeperController -----------------------
 (***************************************************************************)
-(* What controllers do in a trace: sessions, elections and decisions, the  *)
-(* latter with the state that they wrote.                                  *)
+(* The steps of controllers in traces: sessions, elections, and decisions  *)
+(* with the state that they wrote.                                         *)
 (***************************************************************************)
 EXTENDS ZooKeeperProperties, TraceData
 
-CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not exist
+CONSTANT Guarded    \* whether a step that breaks a promise is refused, as if it did not exist
 
 VARIABLES
-    written,    \* the states that there ever were
-    followed,   \* topic, leader epoch and broker, of all that followed: their fetches may arrive when they are gone
-    trace,      \* which of the traces
-    at          \* the next event's place
+    written,    \* all states that were written so far
+    followed,   \* topic, leader epoch and broker of each follower so far: its fetches may arrive after its end
+    trace,      \* the number of the trace
+    at          \* the number of the next event
 
 traceVars == <<vars, written, followed, trace, at>>
 
@@ -37,7 +37,7 @@ TraceInit ==
 UnchangedButControl ==
     UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, channel, late, processVars, replicaVars, dataVars, faults>>
 
-\* The node is there; the broker learns its broker epoch with the result.
+\* The broker's node is created; the broker learns its broker epoch later, from the result.
 Registered(e) ==
     LET b == e.broker
     IN  /\ HasSession(b) /\ registered[b] = 0
@@ -50,27 +50,29 @@ Learned(e) ==
     /\ brokerEpoch' = [brokerEpoch EXCEPT ![e.broker] = e.brokerEpoch]
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, running, replicaVars, dataVars, faults>>
 
-\* A process that ends: its session ends by a step of its own, soon or late.
+\* A process ends. Its session ends by a step of its own, soon or late.
 Ended(b) ==
     /\ b \in running
     /\ Halt(b)
     /\ orphans' = IF b \in sessions THEN orphans \cup {b} ELSE orphans
     /\ UNCHANGED <<registered, controllerNode, faults>>
 
-\* An operator deletes /controller, and the session that it was of goes on.
+\* An operator deletes /controller. The session that created it goes on.
 Deposed ==
     /\ controllerNode # None
     /\ controllerNode' = None
     /\ UNCHANGED <<sessions, orphans, registered, czxid, controllerEpoch, topic, state, controllerVars, processVars,
                    replicaVars, dataVars, faults>>
 
-\* It may resign while the node is still its own, and be the controller again in the same epoch.
+\* A controller resigns. It may do so while the node is still its own, and become the controller again in the same
+\* epoch.
 Resigned(b) ==
     /\ b \in running
     /\ control' = [control EXCEPT ![b] = NoControl]
     /\ UnchangedButControl
 
-\* It may read everything again in the same controller epoch, when it does not know whether a write was taken.
+\* A controller reads everything. It may do so again in the same controller epoch, when it does not know whether a
+\* write succeeded.
 Failover(e) ==
     LET c == e.controller
     IN  /\ c \in running
@@ -79,7 +81,7 @@ Failover(e) ==
         /\ control' = [control EXCEPT ![c] = [@ EXCEPT !.epoch = e.controllerEpoch, !.isLoaded = TRUE, !.state = state, !.live = registered]]
         /\ UnchangedButControl
 
-\* The brokers that it takes for live are what it has read at some time, and is not judged.
+\* A controller learns that a broker has come or gone. What it has read may be old, and is not judged.
 Seen(e) ==
     LET c == e.controller
     IN  /\ IsActive(c)
@@ -99,11 +101,11 @@ ReadAgain(e) ==
         /\ UnchangedButControl
 
 -----------------------------------------------------------------------------
-\* All decisions but a leader's proposal.
+\* All decisions begin a leader epoch, except on a leader's proposal.
 BeginsLeaderEpoch(e) == e.action # "AlterPartition"
 
-\* What a decision wrote: the event's state, in the writer's controller epoch.  Where it names no replicas, they are all
-\* brokers at first.
+\* The state that a decision wrote: the event's, with the writer's controller epoch. An event without replicas keeps
+\* or changes those of the state before it; at first they are all brokers.
 StateOf(e) ==
     [topic |-> topic.id, leader |-> IF e.leader = "none" THEN None ELSE e.leader, leaderEpoch |-> e.leaderEpoch, isr |-> e.isr,
      controllerEpoch |-> control[e.controller].epoch, version |-> e.version,
@@ -113,7 +115,7 @@ StateOf(e) ==
                   ELSE IF e.action = "AddReplica" THEN state.replicas \cup {e.broker}
                   ELSE state.replicas]
 
-\* What is so of every decision; a new leader was in sync.
+\* The conditions of every decision; a new leader is one of the candidates.
 IsDecisionFor(e, candidates) ==
     LET known == control[e.controller].state
         new == StateOf(e)
@@ -127,7 +129,8 @@ IsDecisionFor(e, candidates) ==
         /\ UNCHANGED <<channel, late, newestEpoch, role, metadata, log, dataVars, faults>>
 IsDecision(e) == IsDecisionFor(e, control[e.controller].state.isr)
 
-\* No member of the ISR is alive, as far as the controller knows: the topic may allow a replica that lacks records to lead.
+\* Unclean election: the controller knows no live member of the ISR, and a replica that may lack records leads, alone
+\* in the ISR.
 ElectUnclean(e) ==
     /\ IsDecisionFor(e, state.replicas \ state.isr)
     /\ state.isr \cap LiveIn(control[e.controller]) = {}
@@ -146,7 +149,8 @@ RemoveFromIsr(e) ==
     /\ state'.replicas = state.replicas
     /\ UNCHANGED pending
 
-\* The leader's proposal.  A reassignment that the new ISR completes is written with it, and moves the leadership if need be.
+\* The controller accepts a leader's proposal. A reassignment that the new ISR completes is written with it, and may
+\* move the leadership.
 Alter(e) ==
     LET l == e.proposer
     IN  /\ l \in DOMAIN pending  \* a replica may be removed while no broker leads
@@ -157,12 +161,12 @@ Alter(e) ==
         /\ state'.replicas \subseteq state.replicas
         /\ pending' = [pending EXCEPT ![l].answered = state'.version]
 
-\* A reassignment: it adds replicas, and those that it removes leave the ISR.  It may only be noted in the state at first.
+\* A reassignment adds replicas; removed ones leave the ISR. At first the state may only record that it is under way.
 Reassigned(e) ==
     /\ IsDecision(e)
     /\ state'.isr = state.isr \cap state'.replicas
     /\ UNCHANGED pending
-\* A reassignment that is over by what its leader had proposed.
+\* A reassignment removes replicas: by its own decision, or with the proposal that completes it.
 Removed(e) == Reassigned(e) \/ Alter(e)
 
 Create(e) ==

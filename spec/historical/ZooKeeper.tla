@@ -1,12 +1,12 @@
 ----------------------------- MODULE ZooKeeper ------------------------------
 (***************************************************************************)
-(* Chapter 1: what there is, and what a session in ZooKeeper is worth.     *)
+(* Chapter 1: the variables, the initial state, and sessions in ZooKeeper. *)
 (*                                                                         *)
 (* Brokers, the controller and the partitions are nodes of a tree that     *)
-(* ZooKeeper keeps.  A node may be ephemeral: it vanishes with the session *)
-(* of the client that made it.  ZooKeeper alone decides when a session has *)
-(* expired, and the client learns of it late: only when it is connected    *)
-(* again, and has a new session.                                           *)
+(* ZooKeeper keeps. An ephemeral node is deleted with the session of the   *)
+(* client that created it. ZooKeeper alone decides when a session has      *)
+(* expired. The client learns of that later: when it has connected again,  *)
+(* in a new session.                                                       *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -29,39 +29,39 @@ CONSTANTS
 
 KnownBugs == {
     "WriteWithoutControllerEpoch",   \* the state of a partition is written without a check of the controller epoch
-    "WriteIsrWithoutVersion",        \* a leader writes the ISR over any version of the state
+    "WriteIsrWithoutVersion",        \* a leader writes the ISR over any version of the partition's state
     "TakeFromDeposedController",     \* brokers do not compare controller epochs
     "IgnoreBrokerEpoch",             \* brokers do not compare broker epochs
     "StopReplicaWithoutLeaderEpoch", \* StopReplica carries no leader epoch
-    "ExpiredSessionWrites"}          \* ZooKeeper takes what an expired session writes
+    "ExpiredSessionWrites"}          \* ZooKeeper accepts writes of an expired session
 ASSUME Bugs \subseteq KnownBugs
 On(bug) == bug \in Bugs
 
 VARIABLES
     \* ZooKeeper's.
     sessions,           \* brokers whose process has a live session
-    orphans,            \* brokers whose process is gone, and its session not yet
+    orphans,            \* brokers whose process has ended, and whose session has not expired yet
     registered,         \* /brokers/ids, ephemeral: the broker epoch (zxid of the node's creation), 0 without a node
     czxid,              \* the newest broker epoch of each broker
-    controllerNode,     \* /controller, ephemeral: who made it
+    controllerNode,     \* /controller, ephemeral: the broker that created it
     controllerEpoch,    \* /controller_epoch
     topic,              \* the topic's id, and whether it is there, to be deleted (/admin/delete_topics), or gone
     state,              \* the partition's state: leader, leader epoch, ISR, controller epoch, version; and its replicas
     \* The controllers'.
-    control,            \* what a broker believes as the controller; epoch 0: it is none
+    control,            \* what each broker knows as the controller; epoch 0: it is not the controller
     channel,            \* by controller epoch: the requests to each broker, in order
     late,               \* to each broker: first copies of requests that were sent again
     \* The brokers'.
-    running,            \* whose process is there
-    brokerEpoch,        \* the broker epoch that it has, 0 before it is registered
+    running,            \* brokers whose process runs
+    brokerEpoch,        \* the broker epoch that the process has, 0 before it is registered
     newestEpoch,        \* the newest controller epoch that it has learned of
-    role,               \* leader, leader epoch, topic; and of a leader the ISR that it acts by, with its version
+    role,               \* leader, leader epoch, topic; for a leader also its ISR and the ISR's version
     pending,            \* the ISR that a leader has asked the controller for
-    metadata,           \* the leader that it names to clients
-    log,                \* the replica's records, and of which topic
+    metadata,           \* the leader that it returns to clients
+    log,                \* the replica's records and their topic
     \* The environment's.
     produced,
-    committed,          \* the records that some leader has called committed
+    committed,          \* the records that some leader has committed
     faults,
     step
 
@@ -84,7 +84,7 @@ FirstState(id, leader, isr, epoch) ==
     [topic |-> id, leader |-> leader, leaderEpoch |-> 1, isr |-> isr, controllerEpoch |-> epoch, version |-> 1,
      replicas |-> Brokers]
 
-\* How a broker acts by a state: only a leader needs the ISR and its version.
+\* A broker's role by a partition's state: only a leader keeps the ISR and its version.
 RoleBy(b, given) ==
     [topic |-> given.topic, leader |-> given.leader, leaderEpoch |-> given.leaderEpoch,
      isr |-> IF given.leader = b THEN given.isr ELSE {}, version |-> IF given.leader = b THEN given.version ELSE 0]
@@ -113,15 +113,15 @@ Init ==
         /\ step = [action |-> "Init"]
 
 -----------------------------------------------------------------------------
-\* ZooKeeper refuses what comes in a session that has expired.
+\* Whether the broker has a live session: ZooKeeper refuses writes of an expired one.
 HasSession(b) == b \in running /\ (b \in sessions \/ On("ExpiredSessionWrites"))
 
-\* With a session its ephemeral nodes vanish, which those learn that watch them.
+\* The session's ephemeral nodes are deleted; clients that watch them learn of it.
 Vanish(b) ==
     /\ registered' = [registered EXCEPT ![b] = 0]
     /\ controllerNode' = IF controllerNode = b THEN None ELSE controllerNode
 
-\* Nothing has come for the session's timeout: the process is gone, paused, or cut off.
+\* ZooKeeper has received nothing for the session timeout: the process has ended, is paused, or is cut off.
 SessionExpired(b) ==
     /\ IF b \in orphans
        THEN orphans' = orphans \ {b} /\ UNCHANGED <<sessions, faults>>
@@ -130,7 +130,7 @@ SessionExpired(b) ==
     /\ Step("SessionExpired", [from |-> "zookeeper", to |-> b])
     /\ UNCHANGED <<czxid, controllerEpoch, topic, state, controllerVars, processVars, replicaVars, dataVars>>
 
-\* The client is connected again and has a new session; what it does in it may have been meant for the old one.
+\* The client connects again and gets a new session. It may send in it what it prepared in the expired one.
 OpenSession(b) ==
     /\ b \in running \ sessions
     /\ sessions' = sessions \cup {b}
@@ -138,7 +138,8 @@ OpenSession(b) ==
     /\ UNCHANGED <<orphans, registered, czxid, controllerNode, controllerEpoch, topic, state, controllerVars, processVars,
                    replicaVars, dataVars, faults>>
 
-\* A broker that was the controller has resigned before.  The node of a process that is gone stands in the way.
+\* The broker creates its node below /brokers/ids; its broker epoch is the zxid. A broker that was the controller has
+\* resigned before. A node of an earlier process must be gone first.
 RegisterBroker(b) ==
     /\ HasSession(b)
     /\ registered[b] = 0
@@ -151,7 +152,7 @@ RegisterBroker(b) ==
                    dataVars, faults>>
 
 -----------------------------------------------------------------------------
-\* Of a process nothing is left but its replica's log.
+\* The process ends. Nothing is left of it but its replica's log.
 Halt(b) ==
     /\ running' = running \ {b}
     /\ sessions' = sessions \ {b}
@@ -173,7 +174,7 @@ Crash(b) ==
     /\ Step("Crash", [from |-> b])
     /\ UNCHANGED <<registered, controllerNode>>
 
-\* A clean end: the process closes its session, whether or not a controller gave it leave.
+\* A clean end: the process closes its session, with or without a controlled shutdown before it.
 ShutDown(b) ==
     /\ b \in running
     /\ IF \E c \in Brokers : b \in control[c].stopping THEN UNCHANGED faults ELSE Spend("stop")
@@ -182,7 +183,7 @@ ShutDown(b) ==
     /\ Step("ShutDown", [from |-> b, to |-> "zookeeper"])
     /\ UNCHANGED orphans
 
-\* The process is there again, with the log that it had, and without a role.
+\* The process starts again, with its log and without a role.
 Restart(b) ==
     /\ b \notin running
     /\ running' = running \cup {b}

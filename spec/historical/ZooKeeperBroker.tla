@@ -1,20 +1,20 @@
 --------------------------- MODULE ZooKeeperBroker ---------------------------
 (***************************************************************************)
-(* Chapter 3: brokers take the controller's requests, lead and follow by   *)
+(* Chapter 3: brokers handle the controller's requests, lead and follow by *)
 (* them, and change the ISR.                                               *)
 (*                                                                         *)
-(* A broker takes no request of a controller epoch older than the newest   *)
-(* that it has learned of, none for an earlier broker epoch of its own     *)
-(* (KIP-380), and stops no replica for an older leader epoch (KIP-570).    *)
-(* Replication itself is a set of records for each replica: a follower     *)
-(* takes over its leader's in one step.  How it is done record by record   *)
-(* is in `replication/`.                                                   *)
+(* A broker refuses a request of a controller epoch older than the newest  *)
+(* that it has learned of, a request for an earlier broker epoch of its    *)
+(* own (KIP-380), and a StopReplica of an older leader epoch (KIP-570). A  *)
+(* log is a set of records here: a follower copies its leader's in one     *)
+(* step. `replication/` has replication record by record.                  *)
 (***************************************************************************)
 EXTENDS ZooKeeperController
 
-\* What may be taken next: the first request of each controller's queue, and late copies.
+\* The requests that may arrive next: the first of each controller's queue, and late copies.
 Arriving(b) == {Head(channel[e][b]) : e \in {e \in DOMAIN channel : channel[e][b] # <<>>}} \cup late[b]
 
+\* The request arrives, from its queue or as a late copy.
 Received(b, request) ==
     \/ /\ channel[request.controllerEpoch][b] # <<>>
        /\ Head(channel[request.controllerEpoch][b]) = request
@@ -41,18 +41,19 @@ IsOfEarlierLeaderEpoch(b, request) ==
     /\ request.kind = "StopReplica" /\ request.leaderEpoch # DeletedTopic
     /\ request.leaderEpoch < role[b].leaderEpoch /\ ~On("StopReplicaWithoutLeaderEpoch")
 
-\* A broker serves once it is registered.
+\* Whether the broker accepts the request; it then learns the controller epoch. A broker serves once it is registered.
 Takes(b, request) ==
     /\ b \in running /\ brokerEpoch[b] # 0
     /\ ~IsOfDeposedController(b, request) /\ ~IsForEarlierRegistration(b, request)
     /\ ~IsOfEarlierLeaderEpoch(b, request)
     /\ newestEpoch' = [newestEpoch EXCEPT ![b] = request.controllerEpoch]
 
+\* Whether the request has a newer leader epoch than the broker acts in.
 IsNews(b, request) ==
     /\ role[b].topic \in {0, request.topic}
     /\ request.leaderEpoch > role[b].leaderEpoch
 
-\* The broker leads or follows as the request says, unless it acts by that leader epoch or a later one.
+\* LeaderAndIsr: the broker leads or follows as requested, unless it acts in that leader epoch or a later one.
 TakeLeaderAndIsr(b, request) ==
     /\ request.kind = "LeaderAndIsr"
     /\ Takes(b, request)
@@ -65,7 +66,7 @@ TakeLeaderAndIsr(b, request) ==
     /\ Step("TakeLeaderAndIsr", [from |-> "controller", to |-> b, leaderEpoch |-> request.leaderEpoch])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, control, processVars, metadata, dataVars, faults>>
 
-\* The broker stops to lead or follow; it may have to delete its log, and answers when it has.
+\* StopReplica: the broker neither leads nor follows any more. It deletes its log if requested, and then answers.
 TakeStopReplica(b, request) ==
     /\ request.kind = "StopReplica"
     /\ Takes(b, request)
@@ -79,7 +80,7 @@ TakeStopReplica(b, request) ==
     /\ Step("TakeStopReplica", [from |-> "controller", to |-> b, deletes |-> request.deletes])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, processVars, metadata, dataVars, faults>>
 
-\* The broker names this leader to clients.
+\* UpdateMetadata: the broker returns this leader to clients.
 TakeUpdateMetadata(b, request) ==
     /\ request.kind = "UpdateMetadata"
     /\ Takes(b, request)
@@ -88,7 +89,7 @@ TakeUpdateMetadata(b, request) ==
     /\ Step("TakeUpdateMetadata", [from |-> "controller", to |-> b, leaderEpoch |-> request.leaderEpoch])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, control, processVars, role, pending, log, dataVars, faults>>
 
-\* STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH or FENCED_LEADER_EPOCH.
+\* The broker refuses a request with STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH or FENCED_LEADER_EPOCH.
 RefuseRequest(b, request) ==
     /\ b \in running /\ brokerEpoch[b] # 0
     /\ \/ IsOfDeposedController(b, request)
@@ -100,11 +101,11 @@ RefuseRequest(b, request) ==
 
 -----------------------------------------------------------------------------
 Leads(b) == b \in running /\ role[b].leader = b
-\* Who counts for what a leader calls committed: its ISR, and the one that it has asked for.
+\* The replicas that a leader waits for before it commits: its ISR, and a pending one (KIP-497).
 MaximalIsr(l) == role[l].isr \cup IF pending[l] = None THEN {} ELSE pending[l].isr
 RecordsOf(b, id) == IF log[b] = None THEN {} ELSE IF log[b].topic = id THEN log[b].records ELSE {}
 
-\* Before 2.7 the leader writes its state over the version that it knows, in its own session.
+\* Before 2.7 the leader writes the partition's state over the version that it knows, in its own session.
 WriteIsr(l, isr) ==
     /\ ~AlterPartitions
     /\ HasSession(l)
@@ -114,7 +115,7 @@ WriteIsr(l, isr) ==
     /\ role' = [role EXCEPT ![l].isr = isr, ![l].version = state'.version]
     /\ UNCHANGED pending
 
-\* Since 2.7 it asks the controller, and counts with both until it has the answer.
+\* Since 2.7 the leader asks the controller (KIP-497), and counts both ISRs until it has the response.
 ProposeIsr(l, isr) ==
     /\ AlterPartitions
     /\ pending' = [pending EXCEPT ![l] =
@@ -126,7 +127,7 @@ ChangeIsr(l, isr) ==
     /\ WriteIsr(l, isr) \/ ProposeIsr(l, isr)
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, controllerVars, processVars, newestEpoch, metadata, log, dataVars>>
 
-\* A follower of the same leader epoch has caught up.
+\* A follower of the same leader epoch has caught up, and joins the ISR.
 ExpandIsr(l, f) ==
     /\ Leads(l)
     /\ f \in running \ role[l].isr
@@ -136,7 +137,7 @@ ExpandIsr(l, f) ==
     /\ Step("ExpandIsr", [from |-> l, to |-> "zookeeper", follower |-> f])
     /\ UNCHANGED faults
 
-\* A follower is slow, or gone.
+\* A follower is slow, or gone, and leaves the ISR.
 ShrinkIsr(l, f) ==
     /\ Leads(l)
     /\ Spend("shrink")
@@ -144,7 +145,7 @@ ShrinkIsr(l, f) ==
     /\ ChangeIsr(l, role[l].isr \ {f})
     /\ Step("ShrinkIsr", [from |-> l, to |-> "zookeeper", follower |-> f])
 
-\* The leader has the controller's answer.
+\* The leader has the controller's response.
 CommitIsr(l) ==
     /\ Leads(l) /\ pending[l] # None
     /\ pending[l].answered # 0
@@ -164,7 +165,7 @@ Produce(l) ==
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, processVars, newestEpoch, role, pending,
                    metadata, committed, faults>>
 
-\* The follower truncates to what the leader has, and takes over the rest.
+\* The follower truncates what the leader does not have, and copies the rest.
 AppendFetched(f, l) ==
     /\ Leads(l) /\ log[l] # None
     /\ f \in running /\ role[f].leader = l /\ f # l
@@ -175,7 +176,7 @@ AppendFetched(f, l) ==
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, processVars, newestEpoch, role, pending,
                    metadata, dataVars, faults>>
 
-\* What all have that count is committed, unless the topic is to be deleted.
+\* The records that the whole maximal ISR has are committed, unless the topic is to be deleted.
 AdvanceHighWatermark(l) ==
     LET shared == {n \in RecordsOf(l, topic.id) : \A b \in MaximalIsr(l) : n \in RecordsOf(b, topic.id)}
     IN  /\ Leads(l)

@@ -1,10 +1,10 @@
 -------------------------- MODULE ZooKeeperCluster ---------------------------
 (***************************************************************************)
-(* Chapter 5: all of it together, and what must happen in the end.         *)
+(* Chapter 5: all steps together, and liveness.                            *)
 (***************************************************************************)
 EXTENDS ZooKeeperProperties
 
-\* What is done without faults, and without anything asked.
+\* The steps that need neither a fault nor a request.
 Recovery ==
     \/ \E b \in Brokers :
         \/ OpenSession(b) \/ RegisterBroker(b) \/ Restart(b) \/ (b \in orphans /\ SessionExpired(b))
@@ -31,7 +31,7 @@ Next ==
 Spec == Init /\ [][Next]_vars
 
 -----------------------------------------------------------------------------
-\* Faults and requests of clients need not happen; what the protocol does about them must.
+\* Faults and requests of clients need not happen; the protocol's steps after them must.
 Fairness ==
     /\ \A b \in Brokers :
         /\ WF_vars(OpenSession(b)) /\ WF_vars(RegisterBroker(b)) /\ WF_vars(Restart(b))
@@ -45,7 +45,7 @@ Fairness ==
         /\ WF_vars(ElectLeader(c, b)) /\ WF_vars(RemoveReplicaFromIsr(c, b)) /\ WF_vars(AddReplica(c, b))
 FairSpec == Spec /\ Fairness
 
-\* In the end there is a controller that knows it, and brokers act as the state says.
+\* In the end a controller has read everything, and brokers act by the state.
 ControllerAppears == <>[](controllerNode # None /\ control[controllerNode].isLoaded)
 BrokersFollowTheState ==
     <>[](/\ state.leader # None

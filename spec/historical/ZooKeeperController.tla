@@ -1,15 +1,15 @@
 ------------------------- MODULE ZooKeeperController -------------------------
 (***************************************************************************)
-(* Chapter 2: the controller before KRaft.  The broker that creates the    *)
-(* ephemeral node /controller is the controller; the others watch the      *)
-(* node, and one of them follows when it vanishes.  The controller epoch   *)
-(* grows in the same multi.                                                *)
+(* Chapter 2: the controller before KRaft. The broker that creates the     *)
+(* ephemeral node /controller is the controller. The others watch the      *)
+(* node, and one of them becomes the controller when it is deleted. The    *)
+(* controller epoch is raised in the same multi.                           *)
 (*                                                                         *)
-(* A controller that was paused does not know that it was deposed: it goes *)
-(* on with what it remembers, and its requests may still be on their way.  *)
-(* Against this split brain ZooKeeper takes a decision only together with  *)
-(* the newest controller epoch, and only over the version of the state     *)
-(* that the controller has read; and brokers refuse requests of an older   *)
+(* A controller that was paused does not know that it was deposed: it      *)
+(* continues with what it knows, and its requests may still be on their    *)
+(* way. Three rules prevent a split brain. ZooKeeper accepts a decision    *)
+(* only with the newest controller epoch, and only over the version of the *)
+(* state that the controller has read. Brokers refuse requests of an older *)
 (* controller epoch.                                                       *)
 (***************************************************************************)
 EXTENDS ZooKeeper
@@ -17,10 +17,10 @@ EXTENDS ZooKeeper
 \* Whether a broker acts as the controller; it may have been deposed.
 IsActive(c) == c \in running /\ control[c].isLoaded
 LiveIn(known) == {b \in Brokers : known.live[b] # 0}
-\* A controller may elect: live brokers that do not shut down.
+\* The brokers that a controller may elect: live ones that do not shut down.
 Electable(known) == LiveIn(known) \ known.stopping
 
-\* The watch fired: the node is gone.  A broker that is registered makes it, and counts the epoch in the same multi.
+\* /controller is gone: a registered broker creates it, and raises the controller epoch in the same multi.
 ElectController(b) ==
     /\ HasSession(b)
     /\ registered[b] # 0 /\ registered[b] = brokerEpoch[b]
@@ -32,7 +32,8 @@ ElectController(b) ==
     /\ Step("ElectController", [from |-> b, to |-> "zookeeper"])
     /\ UNCHANGED <<sessions, orphans, registered, czxid, topic, state, late, processVars, replicaVars, dataVars, faults>>
 
-\* It learns that the node is another's, or gone: by a watch, a new session, or a write that was refused.
+\* A controller learns that /controller is gone or another broker's: by a watch, in a new session, or by a refused
+\* write.
 ResignController(b) ==
     /\ b \in running
     /\ control[b].epoch # 0
@@ -42,7 +43,7 @@ ResignController(b) ==
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, channel, late, processVars, replicaVars, dataVars, faults>>
 
 -----------------------------------------------------------------------------
-\* Requests name the controller epoch, and the broker epoch of the broker that they are for (KIP-380).
+\* A request has the controller epoch, and the broker epoch of the broker that it is sent to (KIP-380).
 Request(known, b, kind, decided) ==
     [kind |-> kind, controllerEpoch |-> known.epoch, brokerEpoch |-> known.live[b], topic |-> decided.topic,
      leader |-> decided.leader, leaderEpoch |-> decided.leaderEpoch, isr |-> decided.isr, version |-> decided.version,
@@ -54,7 +55,8 @@ LeaderAndIsrTo(known, b, decided) ==
 UpdateMetadataTo(known, b, decided) ==
     IF Metadata /\ known.live[b] # 0 THEN <<Request(known, b, "UpdateMetadata", decided)>> ELSE <<>>
 
-\* Leader epoch -2 stands for the deletion of the topic, which takes no new leader epoch.
+\* The leader epoch of a StopReplica that deletes the topic, for a deletion begins no leader epoch
+\* (LeaderAndIsr.EpochDuringDelete).
 DeletedTopic == -2
 StopReplicaTo(known, b, leaderEpoch, deletes) ==
     IF known.live[b] = 0 THEN <<>>
@@ -65,7 +67,7 @@ StateTo(known, decided) ==
     [b \in Brokers |-> LeaderAndIsrTo(known, b, decided) \o UpdateMetadataTo(known, b, decided)]
 
 -----------------------------------------------------------------------------
-\* The new controller reads what there is, and sends it to all live brokers.
+\* The new controller reads registrations and state, and sends the state to all live brokers.
 OnControllerFailover(c) ==
     /\ HasSession(c)
     /\ control[c].epoch # 0 /\ ~control[c].isLoaded
@@ -75,9 +77,9 @@ OnControllerFailover(c) ==
     /\ Step("OnControllerFailover", [from |-> "zookeeper", to |-> c])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars, faults>>
 
-\* The watch of /brokers/ids belongs to the session in which the controller was elected.
-\* A broker is gone, or came back so fast that only its broker epoch shows it: its queue is dropped, up to
-\* the request that is on its way.
+\* The controller handles a broker that is gone, or that has a newer broker epoch because it was back before the
+\* controller looked. It drops the broker's queue, but for the request on its way. The watch of /brokers/ids ends with
+\* the session in which the controller was elected.
 BrokerFailure(c, b) ==
     /\ IsActive(c) /\ controllerNode = c
     /\ control[c].live[b] # 0 /\ registered[b] # control[c].live[b]
@@ -86,7 +88,8 @@ BrokerFailure(c, b) ==
     /\ Step("BrokerFailure", [from |-> "zookeeper", to |-> c, broker |-> b])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars, faults>>
 
-\* A broker came.  If it was the leader, its failure was dealt with before: it leads in no old leader epoch.
+\* The controller handles a broker that has come, and sends it the state. If that broker was the leader, its failure
+\* is handled first, so that it does not lead in its old leader epoch.
 BrokerStartup(c, b) ==
     LET known == [control[c] EXCEPT !.live[b] = registered[b]]
         decided == control[c].state
@@ -101,7 +104,8 @@ BrokerStartup(c, b) ==
         /\ Step("BrokerStartup", [from |-> "zookeeper", to |-> c, broker |-> b])
         /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars, faults>>
 
-\* It reads the partition's state: because of a notification (/isr_change_notification), or before it decides.
+\* The controller reads the partition's state again: after a notification (/isr_change_notification), or before it
+\* decides.
 UpdateLeaderAndIsrCache(c) ==
     /\ IsActive(c) /\ HasSession(c)
     /\ state # None /\ control[c].state # state
@@ -110,15 +114,16 @@ UpdateLeaderAndIsrCache(c) ==
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, channel, late, processVars, replicaVars, dataVars, faults>>
 
 -----------------------------------------------------------------------------
-\* A multi of the controller: it fails if /controller_epoch has another version than the controller's own (KAFKA-6082).
+\* Whether a write of the controller succeeds. Its multi fails if /controller_epoch has another version than the
+\* controller's own (KAFKA-6082).
 MayWrite(c) ==
     /\ IsActive(c) /\ HasSession(c)
     /\ control[c].epoch = controllerEpoch \/ On("WriteWithoutControllerEpoch")
 
-\* What a decision writes: over the version that was read, with the controller's own epoch.
+\* The state that a decision writes: with the next version, and with the controller's own epoch.
 Written(c, decided) == [decided EXCEPT !.version = @ + 1, !.controllerEpoch = control[c].epoch]
 
-\* The conditional write.
+\* The conditional write: it succeeds only over the version that the controller has read.
 WriteState(c, written) ==
     /\ MayWrite(c)
     /\ state # None
@@ -127,19 +132,19 @@ WriteState(c, written) ==
     /\ control' = [control EXCEPT ![c].state = written]
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, processVars>>
 
-\* Before it decides the controller has read the state, and the topic is not being deleted as far as it knows.
+\* Whether the controller may decide: it has read the state, and deletes no topic.
 MayDecide(c) == IsActive(c) /\ control[c].state # None /\ ~control[c].deletes
 
-\* A decision begins a leader epoch.
+\* The state that a decision writes, if it begins a leader epoch.
 Decided(c, decided) == Written(c, [decided EXCEPT !.leaderEpoch = @ + 1])
 
-\* It is written, then sent to the brokers.
+\* The controller writes the state, then sends requests to the brokers.
 Decide(c, written, requests) ==
     /\ WriteState(c, written)
     /\ Send(control[c].epoch, requests)
     /\ UNCHANGED <<late, replicaVars, dataVars>>
 
-\* The leader is gone or shuts down: another member of the ISR leads.
+\* The leader is gone or shuts down: another member of the ISR becomes the leader.
 ElectLeader(c, l) ==
     /\ MayDecide(c)
     /\ LET known == control[c]
@@ -160,8 +165,8 @@ ElectPreferredLeader(c, l) ==
            /\ Decide(c, written, StateTo(known, written))
     /\ Step("ElectPreferredLeader", [from |-> c, to |-> l])
 
-\* A replica is offline or shuts down: it leaves the ISR, of which the last member stays.  A leader that is gone does not lead
-\* any more; one that shuts down leads on until another is elected.
+\* A replica is offline or shuts down: it leaves the ISR, unless it is the last member. A leader that is offline is
+\* removed as the leader, too; one that shuts down leads until another is elected.
 RemoveReplicaFromIsr(c, b) ==
     /\ MayDecide(c)
     /\ LET known == control[c]
@@ -176,7 +181,7 @@ RemoveReplicaFromIsr(c, b) ==
     /\ Step("RemoveReplicaFromIsr", [from |-> c, broker |-> b])
     /\ UNCHANGED faults
 
-\* A broker asks leave to stop.  It is not elected any more, and stops what it follows.
+\* A broker requests a controlled shutdown. From now on it is not elected, and it stops the replica if that follows.
 ControlledShutdown(c, b) ==
     /\ MayDecide(c)
     /\ Spend("stop")
@@ -190,7 +195,7 @@ ControlledShutdown(c, b) ==
     /\ Step("ControlledShutdown", [from |-> b, to |-> c])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars>>
 
-\* A reassignment takes the replica away from a broker, which is to delete it.
+\* A reassignment removes a broker's replica; the broker is to delete it.
 RemoveReplica(c, b) ==
     /\ MayDecide(c)
     /\ Spend("move")
@@ -202,7 +207,7 @@ RemoveReplica(c, b) ==
                   [StateTo(known, written) EXCEPT ![b] = StopReplicaTo(known, b, written.leaderEpoch, TRUE)])
     /\ Step("RemoveReplica", [from |-> c, to |-> b])
 
-\* Another gives it back; it has to catch up before it is in sync.
+\* A reassignment adds the replica again; it has to catch up before it joins the ISR.
 AddReplica(c, b) ==
     /\ MayDecide(c)
     /\ LET known == control[c]
@@ -212,7 +217,7 @@ AddReplica(c, b) ==
     /\ Step("AddReplica", [from |-> c, to |-> b])
     /\ UNCHANGED faults
 
-\* A leader's proposal is for the present leader epoch and version (KIP-497).
+\* The controller accepts a leader's proposal, if it has the present leader epoch and version (KIP-497).
 AlterPartition(c, l) ==
     /\ MayDecide(c)
     /\ pending[l] # None /\ pending[l].answered = 0
@@ -225,7 +230,7 @@ AlterPartition(c, l) ==
     /\ UNCHANGED <<channel, late, newestEpoch, role, metadata, log, dataVars, faults>>
 
 -----------------------------------------------------------------------------
-\* An administrator asks for it: /admin/delete_topics.  From now on no record is promised.
+\* An administrator requests the deletion (/admin/delete_topics). From now on no record is promised.
 DeleteTopic ==
     /\ Spend("deletion")
     /\ topic.status = "there"
@@ -234,7 +239,7 @@ DeleteTopic ==
     /\ Step("DeleteTopic", [from |-> "client", to |-> "zookeeper"])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, state, controllerVars, processVars, replicaVars, produced>>
 
-\* The controller has all live replicas deleted.
+\* The controller has all live brokers delete their replicas.
 StartTopicDeletion(c) ==
     /\ MayDecide(c) /\ HasSession(c)
     /\ topic.status = "to be deleted"
@@ -243,7 +248,7 @@ StartTopicDeletion(c) ==
     /\ Step("StartTopicDeletion", [from |-> c])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars, faults>>
 
-\* When all replicas have answered, the topic's nodes go.
+\* All replicas have answered: the controller deletes the topic's nodes.
 CompleteTopicDeletion(c) ==
     /\ MayWrite(c)
     /\ control[c].deletes
@@ -254,7 +259,7 @@ CompleteTopicDeletion(c) ==
     /\ Step("CompleteTopicDeletion", [from |-> c, to |-> "zookeeper"])
     /\ UNCHANGED <<zooKeeperVars, controllerEpoch, channel, late, processVars, replicaVars, dataVars, faults>>
 
-\* A topic of the same name, which has another id: all live brokers are in sync.
+\* The topic is created again, with another id; the ISR is all brokers that may be elected.
 CreateTopic(c, l) ==
     /\ MayWrite(c)
     /\ topic.status = "gone"

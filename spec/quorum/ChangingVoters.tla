@@ -1,11 +1,10 @@
 --------------------------- MODULE ChangingVoters ---------------------------
 (***************************************************************************)
-(* Voters that change, one at a time, by records of the log (KIP-853).     *)
-(* A node goes by the last voters in its log, committed or not.  Elections *)
-(* and fetches are one step each (their parts are in Quorum.tla), so that  *)
-(* what is left are the questions of this module: do any two majorities    *)
-(* that decide have a voter in common, and can some node be elected, from  *)
-(* whatever the logs hold?                                                 *)
+(* Voters that change, one at a time, by records of the log (KIP-853). A   *)
+(* node uses the last voter set in its log, committed or not. An election  *)
+(* is one step, and so is a fetch; Quorum.tla has their parts. This module *)
+(* has two questions: do any two majorities that decide share a voter, and *)
+(* can some node be elected, whatever the logs hold?                       *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -20,7 +19,7 @@ ASSUME FirstVoters \subseteq Voters /\ FirstVoters # {}
 On(bug) == bug \in Bugs
 
 VARIABLES
-    epoch, log,                 \* each node's, on disk; a log is a sequence of records with an epoch, a kind, and voters
+    epoch, log,                 \* each node's, on disk; a record has an epoch, a kind, and the voters from it on
     role,                       \* "follower", "leader"
     highWatermark,
     step
@@ -38,7 +37,7 @@ LastEpoch(records) == IF records = <<>> THEN 0 ELSE records[Len(records)].epoch
 VotersIn(records) == IF records = <<>> THEN FirstVoters ELSE records[Len(records)].voters
 VotersOf(v) == VotersIn(log[v])
 
-\* The offset behind the last change of voters, and who voted before it.
+\* The end offset of the last record that changed the voters, 0 without one; and the voters before it.
 ChangedBefore(v) ==
     LET changes == {i \in 1..Len(log[v]) : log[v][i].kind = "voters"}
     IN  IF changes = {} THEN 0 ELSE CHOOSE i \in changes : \A j \in changes : j <= i
@@ -58,13 +57,14 @@ Init ==
     /\ step = [action |-> "Init"]
 
 -----------------------------------------------------------------------------
-\* A node that the last change in its log removed may still be a candidate (Raft's dissertation, 4.2.2): where no other node
-\* has the change, the voters before it are needed, and they vote for no log that is shorter.  Its own vote does not count.
+\* A node that the last change in its log removed may still be a candidate (Raft dissertation, 4.2.2). Where no other
+\* node has that record, the others may need its vote, and it grants none to a shorter log. So it must be able to
+\* lead. Its own vote does not count.
 MayStand(v) == v \in VotersOf(v) \/ (v \in VotersBefore(v) /\ ~On("RemovedLeaderNeverStands"))
 
-\* An election as a whole: a majority of the voters that the candidate knows has voted for it, and no more than that: a
-\* vote more would only put its voter into the new epoch, where a fetch puts it, too.  A node votes whether it knows
-\* itself as a voter or not: the candidate may know better.
+\* A whole election. Exactly a majority of the voters in the candidate's log votes for it: one vote more would only
+\* move its voter into the new epoch, as a fetch does. A node votes also where it is no voter by its own log, for the
+\* candidate's log may be newer.
 BecomeLeader(v, granting) ==
     LET joining == granting \cup {v}
         newer == 1 + CHOOSE e \in {epoch[w] : w \in joining} : \A w \in joining : epoch[w] <= e
@@ -87,9 +87,11 @@ AppendRecord(l) ==
     /\ Step("AppendRecord", [from |-> l])
     /\ UNCHANGED <<epoch, role, highWatermark>>
 
+\* Whether a record of the leader's own epoch is committed.
 EpochIsCommitted(l) == highWatermark[l] > 0 /\ log[l][highWatermark[l]].epoch = epoch[l]
 
-\* One voter is added or removed.  The new set counts at once.
+\* One voter is added or removed, once the former change and a record of the leader's own epoch are committed. The new
+\* set counts at once.
 AppendVoters(l, voters) ==
     /\ role[l] = "leader"
     /\ Count(log[l], "voters") < Changes
@@ -101,7 +103,7 @@ AppendVoters(l, voters) ==
     /\ Step("AppendVoters", [from |-> l, voters |-> voters])
     /\ UNCHANGED <<epoch, role, highWatermark>>
 
-\* A node, voter or not, takes over the leader's log as it is, and so its voters and its epoch.
+\* A node, voter or not, adopts the leader's whole log, and so its voters, and its epoch.
 ApplyFetch(f, l) ==
     /\ f # l
     /\ role[l] = "leader"
@@ -113,8 +115,8 @@ ApplyFetch(f, l) ==
     /\ <<epoch, log, role, highWatermark>>' # <<epoch, log, role, highWatermark>>
     /\ Step("ApplyFetch", [from |-> l, to |-> f])
 
-\* A majority of the latest voters has it, in the leader's epoch.  A leader that is no voter any more does not count itself,
-\* and resigns when the record that removed it is committed.
+\* A majority of the latest voters has the records up to `end`, in the leader's epoch. A leader that is no voter any
+\* more does not count itself, and resigns once the record that removed it is committed.
 AdvanceHighWatermark(l) ==
     /\ role[l] = "leader"
     /\ \E end \in (highWatermark[l] + 1)..Len(log[l]) :
@@ -144,11 +146,11 @@ OneLeaderPerEpoch == \A v, w \in Voters : role[v] = "leader" /\ role[w] = "leade
 
 CommittedLogsAgree == \A v, w \in Voters : IsPrefix(Committed(v), Committed(w)) \/ IsPrefix(Committed(w), Committed(v))
 
-\* The leader of the newest epoch has all that was ever committed.
+\* The leader of the newest epoch has every record below any node's high watermark.
 LeaderCompleteness ==
     \A l, v \in Voters : role[l] = "leader" /\ (\A w \in Voters : epoch[w] <= epoch[l]) => IsPrefix(Committed(v), log[l])
 
-\* Whatever has fallen: where all nodes run and reach each other, one of them can be elected.
+\* Where all nodes run and reach each other, one of them can be elected.
 SomeNodeCanLead ==
     \E v \in Voters :
         MayStand(v) /\ 2 * Cardinality({w \in VotersOf(v) : UpToDate(v, w)}) > Cardinality(VotersOf(v))

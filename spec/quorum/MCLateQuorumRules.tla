@@ -1,10 +1,10 @@
 -------------------------- MODULE MCLateQuorumRules -------------------------
 (***************************************************************************)
-(* What single rules promise where messages are of any age, without an     *)
-(* election to show the fault.  For MCLateQuorumParted the model begins    *)
-(* where logs part: as in MCQuorumParted the former leader has two         *)
-(* records, of which the present one has the first; but it has learned     *)
-(* that it was replaced.                                                   *)
+(* Promises of single rules where messages are of any age. They show a     *)
+(* fault without an election. MCLateQuorumParted begins with diverged      *)
+(* logs, as MCQuorumParted does: the former leader has two records, of     *)
+(* which the present leader has the first. But here the former leader has  *)
+(* learned that it was replaced.                                           *)
 (***************************************************************************)
 EXTENDS LateQuorum
 
@@ -33,7 +33,7 @@ InitPartedLate ==
     /\ crashes = Crashes
     /\ step = [action |-> "Init"]
 
-\* No voter stands for election again.
+\* The steps without elections.
 RecordStep(v) ==
     \/ AdvanceHighWatermark(v)
     \/ \E end \in 1..Records : AppendUpTo(v, end)
@@ -43,16 +43,16 @@ RecordStep(v) ==
 SpecPartedLate == InitPartedLate /\ [][\E v \in Voters : RecordStep(v) /\ HistoryAfter(v)]_lateVars
 
 -----------------------------------------------------------------------------
-\* What a candidate counts, and a leader was elected by, are votes, which are on disk; no pre-votes.
+\* The votes that a candidate counts, or by which a leader was elected, were granted; none is a pre-vote.
 VotesWereGiven == \A v \in Voters : role[v] \in {"candidate", "leader"} => votes[v] \subseteq VotesFor(v)
 
-\* What a leader counts of a voter, the voter had in that epoch.
+\* The records that a leader counts for a voter were in the voter's log in that epoch.
 ReachedWasThere ==
     \A l, f \in Voters : role[l] = "leader" =>
         \E theirs \in LogsIn(f, epoch[l]) \cup {<<>>} :
             reached[l][f] <= EndOffset(theirs) /\ IsPrefix(Prefix(theirs, reached[l][f]), log[l])
 
-\* A voter takes nothing away that it shares with the leader of its epoch, and takes records from no other.
+\* A voter removes no record that the leader of its epoch has, too, and appends records of that leader only.
 ResponsesKeepWhatIsShared ==
     [][\A f \in Voters : log'[f] # log[f] /\ ~Led(f) =>
         LET theirs == leaderships[epoch[f]].log
@@ -61,7 +61,8 @@ ResponsesKeepWhatIsShared ==
             /\ IsPrefix(log'[f], log[f]) \/ IsPrefix(log'[f], theirs)
       ]_lateVars
 
-\* A voter calls committed only what the leader of its epoch has called committed, of the leader's log.
+\* A voter's high watermark rises only up to the high watermark of its epoch's leader, and over records of that
+\* leader.
 LeadersCommit ==
     [][\A f \in Voters : highWatermark'[f] > highWatermark[f] /\ ~Led(f) =>
         /\ epoch[f] \in DOMAIN leaderships

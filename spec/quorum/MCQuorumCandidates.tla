@@ -1,7 +1,8 @@
 ------------------------- MODULE MCQuorumCandidates --------------------------
 (***************************************************************************)
-(* What a step promises that would be taken again and again without what   *)
-(* it does to the role: the mutant has no last state.                      *)
+(* A promise of BecomeCandidate. A mutant that leaves the role as it is    *)
+(* could take that step for ever, so that RestIsReplicated would not       *)
+(* notice it.                                                              *)
 (***************************************************************************)
 EXTENDS MCQuorumRules
 

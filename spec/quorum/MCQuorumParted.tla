@@ -1,9 +1,9 @@
 --------------------------- MODULE MCQuorumParted ---------------------------
 (***************************************************************************)
-(* Where logs part after a record that they share.  In a small model a log *)
-(* has one record, and a cut leaves nothing; what a cut must leave alone   *)
-(* shows with two.  So this model begins in the middle: a leader was       *)
-(* replaced, and has not learned of it.                                    *)
+(* Logs that diverge after a record that they share. In a small model a    *)
+(* log has one record, and a truncation leaves none; it takes two records  *)
+(* to show what a truncation must keep. So this model begins in the        *)
+(* middle: a leader was replaced, and has not learned of it.               *)
 (***************************************************************************)
 EXTENDS MCQuorumRules
 
@@ -25,13 +25,14 @@ Parted ==
 InitParted == Parted /\ crashes = Crashes /\ step = [action |-> "Init"]
 SpecParted == InitParted /\ [][Next]_vars
 
-\* A follower cuts off nothing that the leader of its epoch has.
+\* A follower removes no record that the leader of its epoch has.
 SharedRecordsStay ==
     [][\A f, l \in Voters : role[l] = "leader" /\ epoch[l] = epoch[f] =>
         \A end \in 1..EndOffset(log[f]) :
             IsPrefix(Prefix(log[f], end), log[l]) => IsPrefix(Prefix(log[f], end), log'[f])]_vars
 
-\* A leader counts fetches of its own epoch, and what it calls committed ends with a record of it.
+\* A leader counts only fetches of its own epoch, and its high watermark rises only to the end of a record of that
+\* epoch.
 LeadersCountTheirEpoch ==
     [][\A l, f \in Voters :
         /\ reached'[l][f] > reached[l][f] => role[l] = "leader" /\ epoch[f] = epoch[l]

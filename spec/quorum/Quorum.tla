@@ -1,15 +1,17 @@
 ------------------------------- MODULE Quorum -------------------------------
 (***************************************************************************)
-(* The metadata quorum: Raft as KRaft does it (KIP-595, KIP-996).  Voters  *)
-(* elect a leader for an epoch; the others fetch from it, and the fetch    *)
-(* offset is a voter's log end offset.  A record is committed when a       *)
-(* majority has it and it is of the leader's own epoch.  The committed     *)
-(* prefix is what the controller's decisions rest on: here it is shown     *)
-(* that the one controller of Controller.tla exists.                       *)
+(* The metadata quorum: Raft as KRaft does it (KIP-595, KIP-996). Voters   *)
+(* elect a leader for an epoch. The others fetch from it; a voter's fetch  *)
+(* offset is its log end offset. A record is committed once a majority has *)
+(* it and a record of the leader's own epoch that is not before it. The    *)
+(* controller acts by the committed records: this module shows that the    *)
+(* one controller of replication/Controller.tla exists.                    *)
 (*                                                                         *)
-(* Epoch, vote and log survive a crash; everything else is forgotten.      *)
-(* Messages are as late as the step that takes them: each voter answers    *)
-(* in a step of its own, with what the other was when it asked.            *)
+(* Epoch, vote and log survive a crash; all other state is lost. A vote    *)
+(* request is a message: a voter answers it in a step of its own, by the   *)
+(* log that the candidate had when it asked. All other steps read the      *)
+(* other voter's present state; in LateQuorum they may read an earlier     *)
+(* one.                                                                    *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -22,10 +24,10 @@ On(bug) == bug \in Bugs
 VARIABLES
     epoch, votedFor, log,       \* each voter's, on disk
     role,                       \* "follower", "prospective", "candidate", "leader"
-    votes,                      \* who voted, or would vote, for it in its present round
-    asked,                      \* the vote requests of candidates: with the log that they had then
+    votes,                      \* the voters that granted it a vote, or a pre-vote, in its present round
+    asked,                      \* the vote requests of candidates, with the ends of their logs at that time
     highWatermark,
-    reached,                    \* as a leader: how far each voter was when it last fetched in this epoch
+    reached,                    \* as a leader: each voter's log end offset at its last fetch in this epoch
     crashes,
     step
 
@@ -34,7 +36,8 @@ vars == <<stateVars, step>>
 
 Step(action, arguments) == step' = IF RecordSteps THEN [action |-> action] @@ arguments ELSE step
 
-\* A log is the sequence of its records' epochs; traces have another form of it, and other operators in the place of these.
+\* A log is the sequence of its records' epochs. Traces have another representation, and replace these operators
+\* (RunLengthLog).
 EndOffset(records) == Len(records)
 LastEpoch(records) == IF records = <<>> THEN 0 ELSE records[Len(records)]
 Prefix(records, end) == SubSeq(records, 1, end)
@@ -43,6 +46,7 @@ Lesser(a, b) == IF a < b THEN a ELSE b
 IsPrefix(a, b) == EndOffset(a) <= EndOffset(b) /\ a = Prefix(b, EndOffset(a))
 Majority(voters) == 2 * Cardinality(voters) > Cardinality(Voters)
 
+\* Whether a log with this last epoch and this end is at least as up to date as the voter's (Raft, 5.4.1).
 UpToDate(lastEpoch, end, v) ==
     \/ lastEpoch > LastEpoch(log[v])
     \/ lastEpoch = LastEpoch(log[v]) /\ end >= EndOffset(log[v])
@@ -60,7 +64,7 @@ Init ==
     /\ crashes = Crashes
     /\ step = [action |-> "Init"]
 
-\* Any sign of a newer epoch makes a follower of it, with its vote to give.
+\* A voter that learns of a newer epoch becomes a follower in it, and has not voted in it yet.
 JoinEpoch(v, newer) ==
     /\ epoch' = [epoch EXCEPT ![v] = newer]
     /\ votedFor' = [votedFor EXCEPT ![v] = IF newer > epoch[v] THEN None ELSE @]
@@ -68,8 +72,8 @@ JoinEpoch(v, newer) ==
     /\ votes' = [votes EXCEPT ![v] = {}]
 
 -----------------------------------------------------------------------------
-\* The fetch timeout has passed.  Before it disturbs the quorum the voter asks
-\* whether the others would vote for it (pre-vote): no epoch is spent.
+\* The fetch timeout has passed. The voter first asks whether the others would vote for it (pre-vote, KIP-996): that
+\* raises no epoch.
 BecomeProspective(v) ==
     /\ role[v] = "follower"
     /\ epoch[v] < Epochs
@@ -78,7 +82,8 @@ BecomeProspective(v) ==
     /\ Step("BecomeProspective", [from |-> v])
     /\ UNCHANGED <<epoch, votedFor, log, asked, highWatermark, reached, crashes>>
 
-\* Granted by a voter whose fetch timeout has passed, too, and whose log is not ahead.
+\* A voter that does not lead grants the pre-vote to a voter whose log is at least as up to date. That its own fetch
+\* timeout has passed, too, is not modelled: it may grant at any time.
 GrantPreVote(v, to) ==
     /\ role[to] = "prospective"
     /\ v \notin votes[to]
@@ -89,9 +94,11 @@ GrantPreVote(v, to) ==
     /\ Step("GrantPreVote", [from |-> v, to |-> to])
     /\ UNCHANGED <<epoch, votedFor, log, role, asked, highWatermark, reached, crashes>>
 
-\* Only a candidate's newest round is of interest: a vote in an older one has no effect.
+\* The requests of the other candidates. The voter's own earlier request is dropped: a vote in an earlier epoch has no
+\* effect.
 StillAsked(v) == {a \in asked : a.candidate # v}
 
+\* A majority would vote for it: the voter begins an epoch and votes for itself.
 BecomeCandidate(v) ==
     /\ role[v] = "prospective"
     /\ Majority(votes[v])
@@ -104,7 +111,7 @@ BecomeCandidate(v) ==
     /\ Step("BecomeCandidate", [from |-> v, epoch |-> epoch[v] + 1])
     /\ UNCHANGED <<log, highWatermark, reached, crashes>>
 
-\* One vote an epoch, written before it is sent.
+\* A voter grants one vote an epoch, and writes it to disk before it answers.
 GrantVote(v, request) ==
     LET c == request.candidate
         free == request.epoch > epoch[v] \/ votedFor[v] \in {None, c}
@@ -131,7 +138,7 @@ BecomeLeader(v) ==
     /\ Step("BecomeLeader", [from |-> v, epoch |-> epoch[v]])
     /\ UNCHANGED <<epoch, votedFor, log, votes, asked, highWatermark, crashes>>
 
-\* BeginQuorumEpoch, or an answer that names a newer epoch.
+\* A BeginQuorumEpoch request, or any response, carries a newer epoch.
 LearnEpoch(v, other) ==
     /\ epoch[other] > epoch[v]
     /\ JoinEpoch(v, epoch[other])
@@ -146,15 +153,17 @@ AppendRecord(l) ==
     /\ Step("AppendRecord", [from |-> l])
     /\ UNCHANGED <<epoch, votedFor, role, votes, asked, highWatermark, reached, crashes>>
 
+\* Whether the follower may fetch from the leader: they are in the same epoch.
 MayFetch(f, l) ==
     /\ f # l
     /\ role[l] = "leader"
     /\ role[f] = "follower"
     /\ epoch[f] = epoch[l] \/ On("FetchAcrossEpochs")
 
+\* Whether the follower's log is a prefix of the leader's.
 InLine(f, l) == IsPrefix(log[f], log[l])
 
-\* The leader takes a fetch of its epoch.
+\* The leader handles a fetch that does not diverge: it learns the follower's log end offset.
 AnswerFetch(l, f) ==
     /\ MayFetch(f, l)
     /\ InLine(f, l)
@@ -163,14 +172,14 @@ AnswerFetch(l, f) ==
     /\ Step("AnswerFetch", [from |-> f, to |-> l, end |-> EndOffset(log[f])])
     /\ UNCHANGED <<epoch, votedFor, log, role, votes, asked, highWatermark, crashes>>
 
-\* The follower's log becomes these records, and it learns how many are committed.
+\* The follower's log becomes these records, and the follower learns how many are committed.
 Take(f, records, committed) ==
     LET known == Lesser(committed, EndOffset(records))
     IN  /\ log' = [log EXCEPT ![f] = records]
         /\ highWatermark' = [highWatermark EXCEPT ![f] = IF known > @ THEN known ELSE @]
 
-\* The follower appends the next record and flushes it, or cuts off what the
-\* leader does not have; with it comes the high watermark.
+\* The follower handles a fetch response. It appends and flushes the next record, or truncates what the leader does
+\* not have, and learns the high watermark.
 ApplyFetch(f, l) ==
     /\ MayFetch(f, l)
     /\ LET common == CHOOSE n \in 0..EndOffset(log[f]) :
@@ -184,7 +193,7 @@ ApplyFetch(f, l) ==
     /\ Step("ApplyFetch", [from |-> l, to |-> f])
     /\ UNCHANGED <<epoch, votedFor, role, votes, asked, reached, crashes>>
 
-\* A majority has it, and the last of it is of the leader's own epoch.
+\* A majority has the records up to `end`, and the last of them is of the leader's own epoch (Raft, 5.4.2).
 AdvanceHighWatermark(l) ==
     /\ role[l] = "leader"
     /\ \E end \in (highWatermark[l] + 1)..EndOffset(log[l]) :
@@ -195,6 +204,7 @@ AdvanceHighWatermark(l) ==
     /\ UNCHANGED <<epoch, votedFor, log, role, votes, asked, reached, crashes>>
 
 -----------------------------------------------------------------------------
+\* A voter crashes and starts again: epoch, vote and log are on disk.
 Restart(v) ==
     /\ crashes > 0
     /\ crashes' = crashes - 1
@@ -219,6 +229,7 @@ Spec == Init /\ [][Next]_vars
 OneLeaderPerEpoch ==
     \A v, w \in Voters : role[v] = "leader" /\ role[w] = "leader" /\ epoch[v] = epoch[w] => v = w
 
+\* Where two logs have records of the same epoch at the same offset, they agree up to that offset.
 LogMatching ==
     \A v, w \in Voters : \A i \in 1..Lesser(EndOffset(log[v]), EndOffset(log[w])) :
         LastEpoch(Prefix(log[v], i)) = LastEpoch(Prefix(log[w], i)) => Prefix(log[v], i) = Prefix(log[w], i)
@@ -227,10 +238,10 @@ Committed(v) == Prefix(log[v], highWatermark[v])
 
 HighWatermarkBound == \A v \in Voters : highWatermark[v] <= EndOffset(log[v])
 
-\* What is committed stays, in whatever any voter calls committed.
+\* Of two voters' committed records, one sequence is a prefix of the other.
 CommittedLogsAgree == \A v, w \in Voters : IsPrefix(Committed(v), Committed(w)) \/ IsPrefix(Committed(w), Committed(v))
 
-\* The leader of the newest epoch has all that was ever committed.
+\* The leader of the newest epoch has every record below any voter's high watermark.
 LeaderCompleteness ==
     \A l, v \in Voters :
         role[l] = "leader" /\ (\A w \in Voters : epoch[w] <= epoch[l]) => IsPrefix(Committed(v), log[l])

@@ -1,16 +1,16 @@
 ------------------------- MODULE TraceChangingVoters -------------------------
 (***************************************************************************)
-(* Traces of a metadata quorum whose voters are in its log (KIP-853):      *)
-(* steps and promises are those of LateQuorum, and who decides is as in    *)
-(* ChangingVoters.  A node goes by the last voters in its log, committed   *)
-(* or not; one voter comes or goes at a time, and no change begins before  *)
-(* the last one, and a record of the leader's own epoch, are committed.    *)
+(* Traces of a metadata quorum whose voters are in its log (KIP-853).      *)
+(* Steps and promises are those of LateQuorum, majorities those of         *)
+(* ChangingVoters. A node uses the last voter set in its log, committed or *)
+(* not. One voter is added or removed at a time, once the former change    *)
+(* and a record of the leader's own epoch are committed.                   *)
 (*                                                                         *)
-(* All nodes are traced, whether they vote or not.  Leader epoch and       *)
-(* offset identify a record, and so the one that changes the voters: the   *)
-(* generated module TraceData defines Changes, each with the offset behind *)
-(* its record, and FirstVoters, with which the nodes were formatted.  The  *)
-(* configuration leaves Majority to this module.                           *)
+(* All nodes are traced, whether they vote or not. Leader epoch and offset *)
+(* identify a record. TraceData, a generated module, defines Changes, each *)
+(* with the end offset of its record, and FirstVoters, with which the      *)
+(* nodes were formatted. The configuration replaces Majority by Unjudged:  *)
+(* this module judges majorities (Needs).                                  *)
 (***************************************************************************)
 EXTENDS TraceQuorum
 
@@ -31,7 +31,7 @@ MayStand(v) == v \in VotersOf(v) \cup VotersBefore(v)
 Decide(v, voters) == 2 * Cardinality(voters \cap VotersOf(v)) > Cardinality(VotersOf(v))
 EpochIsCommitted(l) == highWatermark[l] > 0 /\ LastEpoch(Prefix(log[l], highWatermark[l])) = epoch[l]
 
-\* A leader that was removed leads until the record that did so is committed.
+\* A leader that was removed leads until the record that removed it is committed.
 MayLead(l) == l \in VotersOf(l) \/ highWatermark[l] < ChangedBefore(log[l])
 
 MayChange(l, voters) ==
@@ -40,7 +40,7 @@ MayChange(l, voters) ==
     /\ highWatermark[l] >= ChangedBefore(log[l])
     /\ EpochIsCommitted(l)
 
-\* What a step needs beside what LateQuorum asks of it.
+\* The conditions of a step in addition to LateQuorum's.
 Needs(e) ==
     CASE e.action = "BecomeCandidate"      -> MayStand(e.node) /\ Decide(e.node, votes[e.node])
       [] e.action = "BecomeLeader"         -> MayStand(e.node) /\ Decide(e.node, votes[e.node])

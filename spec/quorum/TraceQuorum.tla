@@ -1,24 +1,24 @@
 ----------------------------- MODULE TraceQuorum -----------------------------
 (***************************************************************************)
-(* Traces of the metadata quorum, checked against the specification: every *)
-(* event must be a step that it allows (LateQuorum) in the state that the  *)
-(* events before it led to, and must lead to what the voter says of        *)
-(* itself.                                                                 *)
+(* Traces of the metadata quorum, checked against the specification. Every *)
+(* event must be a step that LateQuorum allows in the state after the      *)
+(* events before it, and must lead to the state that the voter reported.   *)
 (*                                                                         *)
-(* Many traces are checked in one run: each is one initial state, its      *)
-(* events are the only steps.  A trace that is not accepted ends early.    *)
-(* The generated module TraceData defines Traces.                          *)
+(* One run checks many traces: each is one initial state, and its events   *)
+(* are the only steps. A trace that is not accepted ends early. TraceData, *)
+(* a generated module, defines Traces.                                     *)
 (*                                                                         *)
-(* Logs are runs.  A granted pre-vote is traced by the voter that receives *)
-(* it.  A leader that resigned stays leader until its next traced step.    *)
+(* Logs are runs (RunLengthLog). The voter that receives a granted         *)
+(* pre-vote traces it. A leader that resigned stays leader until its next  *)
+(* traced step.                                                            *)
 (***************************************************************************)
 EXTENDS LateQuorum, RunLengthLog, TraceData
 
-CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not exist
+CONSTANT Guarded    \* whether a step that breaks a promise is refused, as if it did not exist
 
 VARIABLES
-    trace,      \* which of the traces
-    at          \* the next event's place
+    trace,      \* the number of the trace
+    at          \* the number of the next event
 
 traceVars == <<vars, historyVars, trace, at>>
 
@@ -47,7 +47,7 @@ StepOf(e) ==
       [] e.action = "AdvanceHighWatermark" -> AdvanceHighWatermark(e.node)
       [] e.action = "Restart"              -> ComeBack(e.node, e.highWatermark) /\ UNCHANGED crashes
 
-\* What the voter says of itself after the step.
+\* Whether the state after the step is what the voter reported.
 Agrees(e) ==
     /\ epoch'[e.node] = e.epoch
     /\ EndOffset(log'[e.node]) = e.leo
@@ -63,7 +63,7 @@ TraceNext ==
     /\ at' = at + 1
     /\ UNCHANGED trace
 
-\* Said of each trace that is accepted to its end.
+\* Prints each trace that is accepted to its end.
 Accepted == at > Len(Traces[trace]) => PrintT(<<"accepted", trace>>)
 
 TraceSpec == TraceInit /\ [][TraceNext]_traceVars

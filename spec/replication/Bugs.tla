@@ -1,36 +1,36 @@
 -------------------------------- MODULE Bugs --------------------------------
 (***************************************************************************)
-(* The switches.  Each names one known way to get replication wrong.  The  *)
-(* protocol is the specification with Bugs = {}; a switch that is on       *)
-(* replaces one rule by the faulty one, and must be caught by TLC.         *)
+(* The switches. Each names one known fault of replication. With Bugs = {} *)
+(* the specification is the protocol. A switch that is on replaces one     *)
+(* rule by the faulty one, and TLC must find a broken promise.             *)
 (***************************************************************************)
 
 CONSTANT Bugs
 
 KnownBugs == {
     \* How a follower finds the point where its log leaves the leader's.
-    "TruncateToHighWatermark",     \* before KIP-101: cut to the own high watermark, whatever the leader has
-    "TruncateByRequestedEpoch",    \* KIP-101: ask for the last epoch only, ignore which epoch the leader found
-    "TruncateWithoutFencing",      \* KIP-279: the right point, asked of a leader of any epoch
-    "FetchWithoutFencing",         \* KIP-320 by half: divergence is detected, but no epoch is compared
+    "TruncateToHighWatermark",     \* before KIP-101: a follower truncates to its own high watermark, whatever the leader has
+    "TruncateByRequestedEpoch",    \* KIP-101 without KIP-279: the follower ignores the epoch that the leader returned
+    "TruncateWithoutFencing",      \* KIP-279 without KIP-320: a leader of any leader epoch answers OffsetForLeaderEpoch
+    "FetchWithoutFencing",         \* half of KIP-320: a fetch detects divergence, but no leader epochs are compared
     \* What the leader counts.
-    "IgnoreProposedIsr",           \* the high watermark waits for the committed ISR only
-    "RollBackCommittedIsr",        \* a proposal that was accepted is undone when its retry is refused as stale
-    "AcknowledgeBeforeHighWatermark",
-    "CommitBeforeMinIsr",          \* acts by a new ISR before it has replayed the min.insync.replicas it was written under
-    "FetchOfFormerIncarnation",    \* a fetch sent in a follower's former incarnation counts for its present one
-    "IgnoreMinIsr",                \* min.insync.replicas is checked neither by produce nor by the high watermark
+    "IgnoreProposedIsr",           \* the high watermark waits for the committed ISR only, not for the proposed one (KIP-497)
+    "RollBackCommittedIsr",        \* the leader drops an accepted proposal when its retry is refused as stale
+    "AcknowledgeBeforeHighWatermark",  \* acks=all is acknowledged once the leader has appended
+    "CommitBeforeMinIsr",          \* a leader uses a new ISR before the min.insync.replicas that it was written under
+    "FetchOfFormerIncarnation",    \* a fetch of a follower's former incarnation counts for its present one
+    "IgnoreMinIsr",                \* neither produce nor the high watermark checks min.insync.replicas
     \* What the controller admits.
-    "AdmitStaleBrokerEpoch",       \* before KIP-903: a member's earlier incarnation counts for its present one
+    "AdmitStaleBrokerEpoch",       \* before KIP-903: the broker epochs of proposed members are not compared
     "LastReplicaStanding",         \* before KIP-966: the last member stays in the ISR even if it lost its tail
-    "ElectOutsideIsr",             \* unclean election although it is switched off
+    "ElectOutsideIsr",             \* a replica outside of ISR and ELR is elected although unclean election is disabled
     "KeepDroppedEligible",         \* a replica dropped by a reassignment stays in the ELR
     "AdmitFencedBroker",           \* a fenced broker may join the ISR
-    "RefusedProposalArrives",      \* a copy of a refused proposal is taken after all (message grain)
-    \* What a broker does when it comes back.
-    "ServeBeforeReplay",           \* acts on the metadata of its earlier incarnation
+    "RefusedProposalArrives",      \* the controller accepts a late copy of a proposal that it refused (Messages)
+    \* What a broker does after a restart.
+    "ServeBeforeReplay",           \* a restarted broker acts by the metadata of its earlier incarnation
     \* What the leader remembers of a producer.
-    "ForgetSequences"}             \* a retry is appended again
+    "ForgetSequences"}             \* a retry is appended again, as without sequence numbers (KIP-98)
 
 ASSUME Bugs \subseteq KnownBugs
 

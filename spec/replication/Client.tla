@@ -1,9 +1,9 @@
 ------------------------------- MODULE Client -------------------------------
 (***************************************************************************)
-(* Chapter 5: the clients.  Record n is the n-th that the producer made.   *)
-(* With acks=all it is acknowledged when the leader's high watermark has   *)
-(* passed it; if the answer never comes the outcome is unknown, and an     *)
-(* idempotent producer sends the record again, to the leader of then.      *)
+(* Chapter 5: the clients. Record n is the n-th record that the producer   *)
+(* sent. With acks=all it is acknowledged once the leader's high watermark *)
+(* has passed it. Without a response its outcome is unknown, and an        *)
+(* idempotent producer sends the record again, to the present leader.      *)
 (***************************************************************************)
 EXTENDS Replica
 
@@ -12,10 +12,11 @@ AppendTo(l, number) == log' = [log EXCEPT ![l] = Extend(@, metadata[l].leaderEpo
 \* A leader with fewer than min.insync.replicas in its ISR refuses acks=all.
 Accepts(l, acks) == Leads(l) /\ (acks = "all" => ~UnderMinIsr(l))
 
-\* The sequence check (KIP-98): the next number is appended, an old one is
-\* known already, a gap is refused.
+\* The number of the last record, for the sequence check (KIP-98): the leader appends the next number, and neither a
+\* duplicate nor a number after a gap.
 LastNumber(l) == IF log[l] = <<>> THEN 0 ELSE log[l][Len(log[l])].number
 
+\* The leader appends the producer's next record.
 Produce(l, acks) ==
     /\ Len(sent) < Records
     /\ Accepts(l, acks)
@@ -27,7 +28,7 @@ Produce(l, acks) ==
     /\ Step("Produce", [leader |-> l, number |-> Len(sent) + 1, acks |-> acks])
     /\ UNCHANGED <<controllerVars, status, highWatermark, roleVars, consumed, environmentVars>>
 
-\* The producer does not know what became of the record.
+\* The producer does not know a record's outcome, and sends it again.
 Retry(l, number) ==
     /\ Idempotent
     /\ number \in DOMAIN sent \ acknowledged
@@ -37,8 +38,8 @@ Retry(l, number) ==
     /\ Step("Retry", [leader |-> l, number |-> number])
     /\ UNCHANGED <<controllerVars, status, highWatermark, roleVars, clientVars, environmentVars>>
 
-\* Only acks=all promises anything; acks=1 and acks=0 are answered at once or
-\* never, and may be lost with the leader.
+\* The leader acknowledges a record of acks=all. Records of acks=1 and acks=0 may be lost with the leader, whether
+\* they were answered or not: no promise counts them.
 Acknowledge(l, number) ==
     /\ Leads(l)
     /\ ~UnderMinIsr(l)
@@ -49,8 +50,8 @@ Acknowledge(l, number) ==
     /\ Step("Acknowledge", [leader |-> l, number |-> number])
     /\ UNCHANGED <<controllerVars, replicaVars, sent, consumed, environmentVars>>
 
-\* Any replica serves what it knows to be committed (KIP-392), one who was
-\* replaced as leader and does not know it, too.
+\* The consumer reads the next record below a replica's high watermark (KIP-392). The replica may be a leader that was
+\* replaced and does not know it.
 Consume(b) ==
     /\ Running(b)
     /\ metadata[b].leaderEpoch > 0

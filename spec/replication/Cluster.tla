@@ -1,29 +1,29 @@
 ------------------------------ MODULE Cluster -------------------------------
 (***************************************************************************)
-(* Chapter 2: what there is.  One partition, its replicas, the controller  *)
-(* that owns its metadata, one producer, one consumer; and the environment *)
-(* with what it may still break.                                           *)
+(* Chapter 2: the variables and the initial state. There are one           *)
+(* partition, its replicas, the controller that owns its metadata, one     *)
+(* producer, one consumer, and the environment with a budget of faults.    *)
 (*                                                                         *)
-(* The atomic grain: a follower's fetch is a handful of steps that look at *)
-(* both logs at once, and the controller reads a leader's proposal where   *)
-(* it lies.  What is asynchronous in a cluster stays asynchronous: when a  *)
-(* broker replays metadata, when the leader learns of a follower's         *)
-(* progress, when a proposal is judged, and when its outcome is known.     *)
+(* The atomic grain: a follower's fetch is several steps, each of which    *)
+(* reads both logs at once, and the controller reads a proposal from the   *)
+(* leader's state. These remain asynchronous: when a broker replays        *)
+(* metadata, when the leader learns of a follower's progress, when the     *)
+(* controller judges a proposal, and when the leader learns the result.    *)
 (***************************************************************************)
 EXTENDS Bugs, Log, TLC
 
 CONSTANTS
     Brokers,        \* all brokers that may have a replica of the partition
-    None,           \* stands for no broker and for no proposal
-    MinIsr,         \* min.insync.replicas, to begin with
-    Records,        \* how many records the producer has
-    Reads,          \* how many records the consumer reads
+    None,           \* stands for no broker, and for no proposal
+    MinIsr,         \* the initial min.insync.replicas
+    Records,        \* the number of records that the producer sends
+    Reads,          \* the number of records that the consumer reads
     Acks,           \* the acks settings that the producer uses: a subset of {"zero", "one", "all"}
-    Idempotent,     \* does the producer number its records and retry them
+    Idempotent,     \* whether the producer numbers its records and retries them (KIP-98)
     UncleanElection,\* unclean.leader.election.enable
-    MayLoseTail,    \* may a crash lose what was not fsynced
+    MayLoseTail,    \* whether a crash may lose records that were not flushed
     Faults,         \* how often each kind of fault may happen
-    RecordSteps     \* name each step in the state, for traces to be read (left out of the view)
+    RecordSteps     \* whether the state has each step's name, so that traces can be read (the view leaves it out)
 
 VARIABLES
     \* The controller's.
@@ -31,21 +31,21 @@ VARIABLES
     published,      \* metadata records that some broker may still replay
     registry,       \* each broker's registration: its epoch, and whether it is fenced
     \* Each broker's.
-    status,         \* "running", "crashed", "stopped", or back but unregistered: "recovered", "returned"
+    status,         \* "running", "crashed", "stopped"; restarted and unregistered: "recovered" (crashed), "returned" (stopped)
     log,            \* its records
     highWatermark,  \* the offset below which it knows records to be committed
     metadata,       \* the metadata record that it acts by
-    progress,       \* as a leader: how far each follower was when it last fetched, and with which broker epoch
-    pending,        \* as a leader: the AlterPartition request that is not resolved
-    truncating,     \* as a follower before KIP-595: must it truncate before it may fetch
+    progress,       \* as a leader: each follower's log end offset and broker epoch at its last fetch
+    pending,        \* as a leader: the AlterPartition request that is not resolved yet
+    truncating,     \* as a follower, before KIP-595: whether it must truncate before it may fetch
     \* The clients'.
     sent,           \* the acks setting of each record that was produced
-    acknowledged,   \* the records that the producer knows to be written
-    consumed,       \* what the consumer read
+    acknowledged,   \* the numbers of the records that were acknowledged to the producer
+    consumed,       \* the records that the consumer has read
     \* The environment's.
     faults,         \* how often each kind of fault may still happen
     lostTail,       \* brokers that lost records and have not rejoined the ISR since
-    \* The reader's; last, so that it never decides between symmetric states.
+    \* For the reader of a trace.  It is the last variable, so that it never decides between symmetric states.
     step            \* the last step's name and arguments
 
 controllerVars == <<partition, published, registry>>
@@ -56,16 +56,19 @@ environmentVars== <<faults, lostTail>>
 stateVars      == <<controllerVars, replicaVars, clientVars, environmentVars>>
 vars           == <<stateVars, step>>
 
+\* Store the step's name and arguments, if RecordSteps.
 Step(action, arguments) == step' = IF RecordSteps THEN [action |-> action] @@ arguments ELSE step
 
+\* Use one fault of this kind.
 Spend(kind) ==
     /\ faults[kind] > 0
     /\ faults' = [faults EXCEPT ![kind] = @ - 1]
 
 -----------------------------------------------------------------------------
-\* A broker that has replayed nothing yet may have a replica; one that gave its replica up, or never had one, has none.
+\* The broker has replayed nothing yet, and may have a replica.
 NoMetadata == [leader |-> None, leaderEpoch |-> 0, partitionEpoch |-> 0, isr |-> {}, elr |-> {},
                replicas |-> Brokers, adding |-> {}, removing |-> {}, minIsr |-> 0]
+\* The broker gave its replica up, or never had one.
 NoReplicaSince(partitionEpoch) == [NoMetadata EXCEPT !.replicas = {}, !.partitionEpoch = partitionEpoch]
 UnknownBrokerEpoch == 0
 NoProgress == [broker \in Brokers |-> [end |-> -1, brokerEpoch |-> UnknownBrokerEpoch]]
@@ -73,16 +76,16 @@ NoProgress == [broker \in Brokers |-> [end |-> -1, brokerEpoch |-> UnknownBroker
 Running(b)   == status[b] = "running"
 Leads(b)     == Running(b) /\ metadata[b].leader = b
 
-\* The leader that the controller means, once it knows of it.
+\* Whether the broker leads in the controller's newest leader epoch.
 IsCurrentLeader(b) == Leads(b) /\ metadata[b].leaderEpoch = partition.leaderEpoch
 
-\* More than there are replicas cannot be in sync.
+\* The least size of the ISR for acks=all: min.insync.replicas, but at most the number of replicas.
 RequiredIsr(record) == Min(record.minIsr, Cardinality(record.replicas))
 
-\* The proposed members count from the moment of the proposal.
+\* The maximal ISR (KIP-497): members of a pending proposal count from the moment of the proposal.
 MaximalIsr(l) == metadata[l].isr \cup (IF pending[l] = None THEN {} ELSE pending[l].isr)
 
-\* The replicas that the partition may begin with.
+\* The initial assignments of replicas; configurations replace this.
 FirstAssignments == {Brokers}
 
 Init ==

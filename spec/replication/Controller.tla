@@ -1,41 +1,43 @@
 ---------------------------- MODULE Controller ------------------------------
 (***************************************************************************)
-(* Chapter 3: the controller.  It registers brokers, fences those whose    *)
-(* heartbeats stop, elects leaders, judges the ISRs that leaders propose,   *)
-(* and gives the partition other replicas.  Each decision is one metadata  *)
-(* record: the partition epoch grows with every record, the leader epoch   *)
-(* with every change of leader, and where a replica is taken away.         *)
+(* Chapter 3: the controller. It registers brokers, fences brokers whose   *)
+(* heartbeats stop, elects leaders, judges the ISRs that leaders propose,  *)
+(* and reassigns the partition. Each decision about the partition is one   *)
+(* metadata record, which raises the partition epoch; only a change of     *)
+(* min.insync.replicas may go without one. The leader epoch grows with     *)
+(* every change of leader, and when a replica is removed.                  *)
 (*                                                                         *)
-(* Here the controller is one and never fails; how a quorum makes it so is *)
-(* the subject of quorum/Quorum.tla; how it was done with ZooKeeper, of    *)
-(* historical/ZooKeeperController.tla.                                     *)
+(* Here there is one controller, and it never fails. quorum/Quorum.tla     *)
+(* shows how a quorum provides that, and                                   *)
+(* historical/ZooKeeperController.tla how ZooKeeper did.                   *)
 (***************************************************************************)
 EXTENDS Cluster
 
 Unfenced == {b \in Brokers : ~registry[b].fenced}
 
-\* A running broker replays a record once it is newer than what it acts by.
-\* A follower has no use for records of a leader epoch that it already follows, nor
-\* who has no replica for records that give it none.
+\* Whether the broker has to replay the record. A running broker replays records that are newer than the one it acts
+\* by. Records without effect are left out: for a follower those of its own leader epoch, for a broker without a
+\* replica those that give it none.
 Replayable(b, record, known, state) ==
     /\ state[b] = "running"
     /\ record.partitionEpoch > known[b].partitionEpoch
     /\ IF b \in record.replicas THEN record.leaderEpoch > known[b].leaderEpoch \/ known[b].leader = b
        ELSE b \in known[b].replicas
 
-\* Records that no broker can replay any more are forgotten, so that states
-\* which differ only in their past are the same state.
+\* Records that no broker can replay any more are dropped, so that states which differ only in their past are the same
+\* state.
 Wanted(records, newest, known, state) ==
     {newest} \cup {r \in records : \E b \in Brokers : Replayable(b, r, known, state)}
 
+\* Write the record with the next partition epoch.
 Publish(record) ==
     LET newest == [record EXCEPT !.partitionEpoch = partition.partitionEpoch + 1]
     IN  /\ partition' = newest
         /\ published' = Wanted(published \cup {newest}, newest, metadata', status')
 
 -----------------------------------------------------------------------------
-\* KIP-455.  A reassignment is over once all added replicas are in sync; where
-\* fewer are added than removed, once all that stay are.  Then the removed leave.
+\* KIP-455. A reassignment is over once all adding replicas are in the ISR; where fewer are added than removed, once
+\* all staying replicas are. Then the removing replicas leave.
 Completed(record) ==
     LET staying == record.replicas \ record.removing
         isr     == record.isr \ record.removing
@@ -44,17 +46,17 @@ Completed(record) ==
     IN  IF record.adding \cup record.removing = {} \/ isr = {} \/ ~(needed \subseteq isr) THEN record
         ELSE [record EXCEPT !.isr = isr, !.replicas = staying, !.adding = {}, !.removing = {}]
 
-\* KIP-966.  While the ISR is smaller than min.insync.replicas the high
-\* watermark does not advance, so a broker that leaves it has every committed
-\* record: it stays eligible to lead, unless it may have lost its tail, or has
-\* no replica any more: fewer replicas may commit without it.
+\* The ELR after a change (KIP-966). While the ISR is smaller than min.insync.replicas the high watermark does not
+\* advance. So a broker that leaves such an ISR has every committed record, and stays eligible to lead. Exceptions are
+\* a broker that may have lost its tail (`unclean`), and one that has no replica any more: fewer replicas may then
+\* commit without it.
 EligibleAfter(record, unclean) ==
     IF Cardinality(record.isr) >= RequiredIsr(partition) \/ On("LastReplicaStanding")
     THEN {}
     ELSE ((partition.elr \cup partition.isr) \cap (IF On("KeepDroppedEligible") THEN Brokers ELSE record.replicas))
          \ (record.isr \cup unclean)
 
-\* The record that a change comes to, before a leader is elected.
+\* The record after a change, before a leader is elected: a reassignment may be over, and the ELR is a new one.
 Changed(record, unclean) ==
     LET next == Completed(record) IN [next EXCEPT !.elr = EligibleAfter(next, unclean)]
 
@@ -63,14 +65,13 @@ WithIsr(isr, unclean) == Changed([partition EXCEPT !.isr = isr], unclean)
 IsrWithout(b) ==
     IF On("LastReplicaStanding") /\ partition.isr = {b} THEN {b} ELSE partition.isr \ {b}
 
+\* The record of an unclean election: the new leader is alone in the ISR.
 UncleanlyLed(record, b) == [record EXCEPT !.leader = b, !.leaderEpoch = @ + 1, !.isr = {b}, !.elr = {}]
 
-\* The records that the controller may write for a change, with these brokers
-\* unfenced: the leader stays if it can; otherwise any live member of the ISR
-\* leads, or, where the ISR is empty, any live member of the ELR.  Where
-\* neither has one there is no leader or, if unclean elections are on, any live
-\* replica leads.  A leader that stays where a replica was removed begins
-\* another leader epoch.
+\* The records that the controller may write for a change, given the unfenced brokers. The leader stays if it is
+\* unfenced and in the ISR. Otherwise any unfenced member of the ISR leads or, where the ISR is empty, any unfenced
+\* member of the ELR. Where there is none the partition has no leader or, if unclean election is enabled, any unfenced
+\* replica leads. A leader that stays begins another leader epoch if a replica was removed.
 Elections(next, unfenced) ==
     LET alive     == unfenced \cap next.replicas
         eligible  == IF next.isr = {} THEN next.elr ELSE next.isr
@@ -86,6 +87,7 @@ Elections(next, unfenced) ==
              IF partition.leader = None THEN {again}
              ELSE {[next EXCEPT !.leader = None, !.leaderEpoch = @ + 1]}
 
+\* Elect a leader and write the record, if it differs from the present one.
 Decide(next, unfenced) ==
     \E record \in Elections(next, unfenced) :
         IF record = partition
@@ -94,14 +96,13 @@ Decide(next, unfenced) ==
         ELSE Publish(record)
 
 -----------------------------------------------------------------------------
-\* A broker that came back introduces itself.  It gets a new broker epoch
-\* and stays fenced until it has replayed the metadata.  One that did not
-\* shut down cleanly may have lost records: it leaves ISR and ELR.
+\* A restarted broker registers. It gets a new broker epoch, leaves the ISR, and is fenced until it has replayed the
+\* metadata. After an unclean shutdown it may have lost records: it leaves the ELR, too (KIP-966).
 RegisterBroker(b) ==
     /\ status[b] \in {"recovered", "returned"}
     /\ LET next     == WithIsr(IsrWithout(b), IF status[b] = "recovered" THEN {b} ELSE {})
            affected == partition \notin Elections(next, Unfenced \ {b})
-           \* The first record that it may replay is the one that its registration leaves behind.
+           \* The first record that it may replay is the partition's newest one after its registration.
            known    == [NoMetadata EXCEPT !.partitionEpoch = partition.partitionEpoch - (IF affected THEN 0 ELSE 1)]
        IN  /\ status'   = [status EXCEPT ![b] = "running"]
            /\ registry' = [registry EXCEPT ![b] = [brokerEpoch |-> @.brokerEpoch + 1, fenced |-> TRUE]]
@@ -110,9 +111,10 @@ RegisterBroker(b) ==
     /\ Step("RegisterBroker", [broker |-> b])
     /\ UNCHANGED <<log, highWatermark, progress, pending, truncating, clientVars, environmentVars>>
 
-\* Heartbeats say that the broker has caught up with the metadata.
+\* Whether the broker has replayed the metadata up to its registration.
 HasReplayed(b) == metadata[b].leaderEpoch > 0 \/ b \notin metadata[b].replicas
 
+\* The broker's heartbeat shows that it has caught up with the metadata.
 UnfenceBroker(b) ==
     /\ Running(b)
     /\ registry[b].fenced
@@ -122,8 +124,8 @@ UnfenceBroker(b) ==
     /\ Decide(WithIsr(partition.isr, {}), Unfenced \cup {b})
     /\ Step("UnfenceBroker", [broker |-> b])
 
-\* No heartbeat came in time.  The broker may be dead, or merely cut off and
-\* still sure that it leads.
+\* No heartbeat came within broker.session.timeout.ms. The broker may be dead, or only cut off and still acting as the
+\* leader.
 FenceBroker(b) ==
     /\ ~registry[b].fenced
     /\ IF Running(b) THEN Spend("fence") ELSE UNCHANGED faults
@@ -132,8 +134,8 @@ FenceBroker(b) ==
     /\ Decide(WithIsr(IsrWithout(b), {}), Unfenced \ {b})
     /\ Step("FenceBroker", [broker |-> b])
 
-\* A broker asks leave to stop: its leadership and its place in the ISR go
-\* to others first.  From here on it is fenced, and stops when it pleases.
+\* A broker requests a controlled shutdown: it leaves the ISR, and another member leads. From now on it is fenced, and
+\* may stop at any time.
 ControlledShutdown(b) ==
     /\ Running(b)
     /\ ~registry[b].fenced
@@ -144,23 +146,22 @@ ControlledShutdown(b) ==
     /\ Step("ControlledShutdown", [broker |-> b])
 
 -----------------------------------------------------------------------------
-\* A member of the ISR must be unfenced, with the broker epoch that the leader
-\* saw.  The leader knows none of a member that has not fetched in this leader
-\* epoch: had that one registered again since, it would have left the ISR, and
-\* the proposal would be stale.
+\* The proposed members that the controller refuses (KIP-903): fenced brokers, and those whose broker epoch is not the
+\* one that the leader saw. The leader has seen none of a member that has not fetched in this leader epoch. Such a
+\* member needs no check: by another registration it would have left the ISR, and the proposal would be stale.
 Ineligible(proposal) ==
     {b \in proposal.isr :
         \/ registry[b].fenced /\ ~On("AdmitFencedBroker")
         \/ /\ proposal.brokerEpochs[b] \notin {registry[b].brokerEpoch, UnknownBrokerEpoch}
            /\ ~On("AdmitStaleBrokerEpoch")}
 
+\* Whether the proposal has the partition's newest leader epoch and partition epoch.
 IsForThisEpoch(proposal) ==
     /\ proposal.leaderEpoch = partition.leaderEpoch
     /\ proposal.partitionEpoch = partition.partitionEpoch
 
-\* The leader's proposal is accepted.  It need not be alive any more.  A new
-\* member that meanwhile came back without its tail is still short of it: it
-\* will leave again when it registers.
+\* The controller accepts the leader's proposal; the leader may be dead by now. A new member that has restarted
+\* without its tail meanwhile still lacks it: it leaves the ISR again when it registers.
 AlterPartition(l) ==
     /\ pending[l] # None
     /\ partition.leader = l
@@ -171,8 +172,8 @@ AlterPartition(l) ==
     /\ Decide(WithIsr(pending[l].isr, {}), Unfenced)
     /\ Step("AlterPartition", [leader |-> l, isr |-> pending[l].isr])
 
-\* Leadership moves to another live member of the ISR without any failure:
-\* the preferred replica, or an administrator's wish.
+\* Leadership moves to another unfenced member of the ISR without a failure: to the preferred replica, or as an
+\* administrator requested.
 ElectLeader(b) ==
     /\ partition.leader # b
     /\ b \in Completed(partition).isr \cap Unfenced
@@ -181,7 +182,7 @@ ElectLeader(b) ==
     /\ Publish([Completed(partition) EXCEPT !.leader = b, !.leaderEpoch = @ + 1])
     /\ Step("ElectLeader", [broker |-> b])
 
-\* Availability is preferred: some live replica leads, whatever it lacks.
+\* Unclean election: any unfenced replica leads a partition without a leader, whatever records it lacks.
 ElectUncleanLeader(b) ==
     /\ UncleanElection
     /\ partition.leader = None
@@ -191,11 +192,9 @@ ElectUncleanLeader(b) ==
     /\ Step("ElectUncleanLeader", [broker |-> b])
 
 -----------------------------------------------------------------------------
-\* An administrator gives the partition other replicas (KIP-455).  Added
-\* replicas join at once and have to catch up; removed ones stay until then.
-\* Where a new target adds (or removes) no replica, the former adding (or
-\* removing) set is kept.
-\* Only the order of the replicas may be new, so that there is a record always.
+\* An administrator reassigns the partition (KIP-455). Added replicas become replicas at once and have to catch up;
+\* removed ones stay until then. Where a new target adds (or removes) no replica, the former adding (or removing) set
+\* is kept. There is always a new record, because the order of the replicas may change.
 Reassign(replicas) ==
     /\ replicas # {}
     /\ Spend("reassign")
@@ -208,7 +207,7 @@ Reassign(replicas) ==
        IN  \E record \in Elections(Changed(wished, {}), Unfenced) : Publish(record)
     /\ Step("Reassign", [replicas |-> replicas])
 
-\* Back to the replicas of before.  Where only new ones are in sync that takes
+\* The reassignment is cancelled, and the former replicas stay. Where only added replicas are in the ISR, that takes
 \* an unclean election.
 CallOffReassignment ==
     /\ partition.adding \cup partition.removing # {}
@@ -221,9 +220,9 @@ CallOffReassignment ==
                       Unfenced)
     /\ Step("CallOffReassignment", [replicas |-> partition'.replicas])
 
-\* min.insync.replicas is set, for all of the topic.  That makes the ELR
-\* meaningless (KIP-966); only where something is forgotten with it (the last
-\* leader, too, of a partition without one) is there a new epoch.
+\* The topic's min.insync.replicas is set. That clears the ELR, which depends on it (KIP-966). There is a new
+\* partition epoch only where that changes the record: the ELR is not empty or, in a partition without a leader, the
+\* last known leader is cleared.
 ChangeMinIsr(minIsr) ==
     LET set == [partition EXCEPT !.minIsr = minIsr, !.elr = {}]
     IN  /\ Spend("reconfigure")

@@ -1,21 +1,21 @@
 -------------------------------- MODULE Late --------------------------------
 (***************************************************************************)
-(* What passes between brokers takes time.  A leader learns how far a      *)
-(* follower was at some moment of the leader epoch; a follower fetches the *)
-(* leader's log and high watermark as they were at some moment of the      *)
-(* epoch; a refusal arrives when the reason for it may be gone.  Histories *)
-(* of the leaderships say what those moments were; a configuration puts    *)
-(* the operators below in the place of Replica's.                          *)
+(* Chapter 8: the same protocol, where messages between brokers take time. *)
+(* A leader learns the log end offset that a follower had at some moment   *)
+(* of the leader epoch. A follower fetches the leader's log and high       *)
+(* watermark of some moment of the epoch. A refusal may arrive when its    *)
+(* reason no longer holds. The history variables hold those moments; a     *)
+(* configuration replaces operators of Replica by the Late ones below.     *)
 (*                                                                         *)
-(* Within an epoch the leader's log and high watermark only grow, so that  *)
-(* the last of each stands for all.                                        *)
+(* Within a leader epoch the leader's log and high watermark only grow, so *)
+(* the last of each stands for all earlier ones.                           *)
 (***************************************************************************)
 EXTENDS Replication
 
 VARIABLES
-    leaderships,    \* leader epoch -> the leader's log and high watermark, as far as they came
-    claims,         \* what each follower may have claimed in its fetches
-    refusable       \* leaders whose pending proposal was ineligible at some moment, and not accepted since
+    leaderships,    \* leader epoch -> the leader's longest log and highest high watermark in it
+    claims,         \* each follower's fetches that may still arrive, with their leader epochs
+    refusable       \* leaders whose pending proposal was ineligible at some moment, and was not accepted since
 
 historyVars == <<leaderships, claims, refusable>>
 
@@ -32,6 +32,7 @@ LateFetchesOf(f, l) == {c.fetch : c \in {claim \in claims[f] : claim.leaderEpoch
 LateWasRefused(l) == l \in refusable
 
 -----------------------------------------------------------------------------
+\* The fetch that the follower may send now.
 Claim(f) ==
     [leaderEpoch |-> metadata[f].leaderEpoch,
      fetch |-> [end |-> EndOffset(log[f]), lastEpoch |-> LastEpoch(log[f]), brokerEpoch |-> registry[f].brokerEpoch]]
@@ -46,9 +47,8 @@ InitHistory ==
     /\ claims = [f \in Brokers |-> IF Running(f) /\ metadata[f].leader \notin {f, None} THEN {Claim(f)} ELSE {}]
     /\ refusable = {}
 
-\* A leadership is remembered while a broker follows it; a claim while a
-\* broker leads its epoch, or replays late and may still come to it, and while
-\* no later claim of the same incarnation has reached its leader.
+\* Whether a fetch can be dropped from the history. Either no broker leads its leader epoch or can come to lead it. Or
+\* its leader knows a later fetch of the same incarnation, and the follower's last record is of that epoch.
 Outlived(f, claim) ==
     \/ \A b \in Brokers :
         metadata[b].leaderEpoch >= claim.leaderEpoch /\ (Leads(b) => metadata[b].leaderEpoch # claim.leaderEpoch)
@@ -58,7 +58,7 @@ Outlived(f, claim) ==
         /\ progress[l][f].end > claim.fetch.end
         /\ LastEpoch(log[f]) = claim.leaderEpoch
 
-\* A proposal is judged once: refused or accepted, whatever is asked again.
+\* Whether this step accepts the leader's proposal. A proposal is judged once, however often it is sent.
 WasAccepted(l) ==
     /\ pending[l] # None
     /\ IsForThisEpoch(pending[l])
@@ -66,6 +66,7 @@ WasAccepted(l) ==
     /\ partition'.isr = pending[l].isr
     /\ partition'.leaderEpoch = partition.leaderEpoch
 
+\* The histories after a step. A leadership is kept while a running broker acts in its leader epoch.
 HistoryAfter ==
     /\ leaderships' =
         LET led == {metadata[b].leaderEpoch : b \in Leaders}'

@@ -2,22 +2,24 @@
 (***************************************************************************)
 (* Chapter 1: one replica's log, and how two logs are compared.            *)
 (*                                                                         *)
-(* A log is a sequence of records.  A record carries the leader epoch in   *)
-(* which it was appended, and the number that its producer gave it.        *)
-(* Offsets count from 0, so the record at offset o is log[o + 1], and the  *)
-(* log end offset, the offset of the next record, is the length.           *)
+(* A log is a sequence of records. A record has the leader epoch in which  *)
+(* it was appended, and the number that its producer gave it. Offsets      *)
+(* count from 0: the record at offset o is log[o + 1], and the log end     *)
+(* offset, the offset of the next record, is the length.                   *)
 (*                                                                         *)
-(* Epochs never decrease along a log.  Hence "the end offset of epoch e"   *)
-(* is a number that leader and follower can compare without comparing      *)
-(* records: KIP-101, KIP-279 and KIP-595 rest on the operators below.      *)
+(* Epochs never decrease along a log. So leader and follower can compare   *)
+(* the end offset of an epoch instead of records: KIP-101, KIP-279 and     *)
+(* KIP-595 rest on the operators below.                                    *)
 (*                                                                         *)
-(* The other chapters touch logs by these operators only, so that a trace  *)
-(* may be checked with another representation (RunLengthLog).              *)
+(* Steps that are checked in traces use logs through these operators only, *)
+(* so that a configuration can replace them for another representation     *)
+(* (RunLengthLog).                                                         *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
 Min(a, b) == IF a < b THEN a ELSE b
 
+\* The log end offset.
 EndOffset(records) == Len(records)
 Prefix(records, end) == SubSeq(records, 1, end)
 IsPrefix(shorter, longer) ==
@@ -26,26 +28,28 @@ IsPrefix(shorter, longer) ==
 
 Extend(records, epoch, number) == Append(records, [epoch |-> epoch, number |-> number])
 
+\* The epoch of the last record; 0 for an empty log.
 LastEpoch(records) == IF records = <<>> THEN 0 ELSE records[Len(records)].epoch
 
-\* Where the epoch begins, or would begin: the number of records before it.
+\* The number of records of earlier epochs: where the epoch starts, or would start if it had records.
 StartOffsetOf(records, epoch) == Cardinality({i \in DOMAIN records : records[i].epoch < epoch})
 
-\* OffsetForLeaderEpoch: the largest epoch of the log that is not above the
-\* one asked for, and the offset at which it ends.
+\* OffsetForLeaderEpoch (KIP-101, KIP-279): the log's largest epoch that is at most the requested one, and its end
+\* offset.
 EndOffsetFor(records, epoch) ==
     LET end == StartOffsetOf(records, epoch + 1)
     IN [epoch |-> LastEpoch(Prefix(records, end)), end |-> end]
 
-\* The leader's question about a fetch: is a log that ends at this offset
-\* with this epoch a prefix of mine?
+\* Whether a follower's log is no prefix of the leader's. A fetch carries what is known of it: its end offset and the
+\* epoch of its last record (KIP-595).
 Diverges(leaderRecords, end, lastEpoch) ==
     LET found == EndOffsetFor(leaderRecords, lastEpoch)
     IN found.epoch < lastEpoch \/ found.end < end
 
-\* The follower's conclusion from the leader's answer (KIP-279, KIP-595).
+\* The offset to which the follower truncates, by the epoch and end offset that the leader found (KIP-279, KIP-595).
 TruncationPoint(followerRecords, found) ==
     Min(found.end, EndOffsetFor(followerRecords, found.epoch).end)
 
+\* The producer's numbers of the records.
 Numbers(records) == {records[i].number : i \in DOMAIN records}
 =============================================================================

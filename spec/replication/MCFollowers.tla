@@ -1,7 +1,7 @@
 ----------------------------- MODULE MCFollowers -----------------------------
 (***************************************************************************)
-(* What a leader may learn of a follower, where a fetch is one step:       *)
-(* no other broker is counted.                                             *)
+(* A promise about the progress that a leader may learn where a fetch is   *)
+(* one step: it counts no broker that does not follow it.                  *)
 (***************************************************************************)
 EXTENDS MCReplication
 

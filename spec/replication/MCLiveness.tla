@@ -1,9 +1,10 @@
 ----------------------------- MODULE MCLiveness -----------------------------
 (***************************************************************************)
-(* What must happen once the faults are spent.  Fair are the steps of      *)
-(* healing and of the protocol, each for each broker; faults, clients and  *)
-(* changes of mind are free to stop.  No symmetry, no view, no constraint  *)
-(* on states: steps are not named, so that the state is all there is.      *)
+(* Chapter 10: what must happen once no more faults occur. The steps of    *)
+(* recovery and of the protocol are fair, each for each broker. Faults,    *)
+(* requests of clients, and requested elections and reassignments need not *)
+(* happen. There is no symmetry, no view and no constraint on states, and  *)
+(* steps are not recorded.                                                 *)
 (***************************************************************************)
 EXTENDS MCReplication
 
@@ -40,16 +41,16 @@ MetadataConverges ==
     <>[](\A b \in Brokers : Running(b) /\ metadata[b].leaderEpoch = partition.leaderEpoch
                             /\ (Leads(b) => metadata[b] = partition))
 
-\* The high watermark reaches the log end offset, everywhere.
+\* The high watermark reaches the log end offset, on every replica.
 HighWatermarkCatchesUp ==
     <>[](\A b \in Brokers : IsCurrentLeader(b) =>
             /\ highWatermark[b] = EndOffset(log[b])
             /\ \A c \in Brokers : log[c] = log[b] /\ highWatermark[c] = highWatermark[b])
 
-\* A proposal is accepted, undone or overtaken.
+\* A proposal is accepted or dropped, or its leader is replaced.
 ProposalsAreResolved == \A b \in Brokers : (Leads(b) /\ pending[b] # None) ~> (~Leads(b) \/ pending[b] = None)
 
-\* What the leader of the last leader epoch holds of the producer is acknowledged.
+\* Every record in the log of the newest leader is acknowledged.
 ProduceEnds ==
     <>[](\A b \in Brokers : IsCurrentLeader(b) => Numbers(log[b]) \subseteq acknowledged)
 =============================================================================

@@ -1,8 +1,9 @@
 ----------------------------- MODULE MCMessages -----------------------------
 (***************************************************************************)
 (* The message grain keeps every promise, and refines the atomic grain     *)
-(* with late messages (LateSpec).  One kind of fault or two at a time.     *)
-(* A claim may arrive at any later time here, so none is ever outlived.    *)
+(* with late messages (LateSpec). A model has one or two kinds of fault. A *)
+(* fetch may arrive at any later time here, so none is dropped from the    *)
+(* history (NeverOutlived).                                                *)
 (***************************************************************************)
 EXTENDS Messages
 
@@ -16,9 +17,8 @@ Symmetry == Permutations(Brokers)
 \* The step's name is for the reader, not part of the state.
 View == <<stateVars, historyVars, messageVars>>
 
-\* The step comes before the histories and the messages: where brokers are
-\* interchangeable its arguments are strings, so that it does not distinguish
-\* symmetric states.
+\* Replaces Step. TLC compares `step` before the histories and the messages. So, where brokers are interchangeable,
+\* its arguments are strings: they do not distinguish symmetric states.
 StepInWords(action, arguments) ==
     step' = [action |-> action] @@ [name \in DOMAIN arguments |-> ToString(arguments[name])]
 =============================================================================

@@ -1,10 +1,11 @@
 ---------------------------- MODULE MCMessagesFew ----------------------------
 (***************************************************************************)
-(* Messages with few of them in all, so that there may be more records.    *)
+(* The message grain with a bound on the number of messages, so that there *)
+(* may be more records.                                                    *)
 (***************************************************************************)
 EXTENDS MCMessages
 
-CONSTANT Most   \* so many fetches are sent, and so many different answers
+CONSTANT Most   \* the most fetches that are sent, and the most different responses
 
 FewNext == MessageNext /\ Cardinality(fetches') <= Most /\ Cardinality(answers') <= Most
 FewSpec == InitMessages /\ [][FewNext]_allVars

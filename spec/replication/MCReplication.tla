@@ -13,7 +13,7 @@ Budget == [crash |-> Crashes, fence |-> Fences, shrink |-> Shrinks, elect |-> El
 \* Brokers are interchangeable.
 Symmetry == Permutations(Brokers)
 
-\* Where replicas come and go, the partition begins with two of them.
+\* For reassignments: the partition begins with two replicas.
 Pairs == {replicas \in SUBSET Brokers : Cardinality(replicas) = 2}
 
 \* The step's name is for the reader, not part of the state.

@@ -1,27 +1,27 @@
 ------------------------------- MODULE MCRules ------------------------------
 (***************************************************************************)
-(* What single rules promise, apart from what clients see: a rule that is  *)
-(* masked by another one, or whose fault takes long to show, breaks here.  *)
+(* Promises of single rules, beside what clients see. They show a fault at *)
+(* once where another rule masks it, or where it takes many steps to show. *)
 (***************************************************************************)
 EXTENDS MCReplication
 
-\* Where replicas are added, the partition begins with one of them.
+\* For reassignments that add replicas: the partition begins with one replica.
 Singles == {{b} : b \in Brokers}
 
-\* A broker may also try to take the log end offset for its checkpoint.
+\* A restart may also try the log end offset as its checkpoint, which its guard must refuse above the high watermark.
 RulesNext == Next \/ \E b \in Brokers, end \in Offsets : Restart(b, end, end)
 RulesSpec == Init /\ [][RulesNext]_vars
 
-\* Only a broker that has replayed its registration may be elected.
+\* A running broker that is unfenced, and so may be elected, has replayed the metadata up to its registration.
 UnfencedHaveReplayed == \A b \in Unfenced : Running(b) => HasReplayed(b)
 
-\* A proposal is of the leader epoch and the record that its leader acts by.
+\* A proposal has the leader epoch and the partition epoch by which its leader acts.
 ProposalsAreCurrent ==
     \A l \in Brokers : Leads(l) /\ pending[l] # None =>
         /\ pending[l].leaderEpoch = metadata[l].leaderEpoch
         /\ pending[l].partitionEpoch = metadata[l].partitionEpoch
 
-\* A reassignment that ended, and was not called off, has all added replicas in sync.
+\* When a reassignment completes, and is not cancelled, all added replicas are in the ISR.
 ReassignmentsEndInSync ==
     [][ /\ partition.adding # {} /\ partition'.adding = {}
         /\ partition.adding \subseteq partition'.replicas

@@ -1,18 +1,19 @@
 ------------------------------- MODULE MCSteps -------------------------------
 (***************************************************************************)
-(* What single steps promise of themselves, whatever becomes of the log:   *)
-(* what they must forget, what begins an epoch, who stays eligible, and    *)
-(* that there is something to do until all is well.  Found by mutating the *)
-(* specification: without these promises the changes were not noticed.     *)
+(* Promises of single steps, whatever the logs hold: what a step must      *)
+(* reset, what begins an epoch, which replicas stay eligible, and that     *)
+(* some step is enabled until the cluster is healed. They were found by    *)
+(* mutating the specification: no other promise noticed those changes.     *)
 (***************************************************************************)
 EXTENDS MCRules
 
-\* What UnfencedHaveReplayed promises, in words that do not rest on the guard itself.
+\* Like UnfencedHaveReplayed, without HasReplayed, which is the guard of the step.
 UnfencedKnowThePartition ==
     \A b \in Unfenced : Running(b) => metadata[b].leaderEpoch > 0 \/ metadata[b].replicas = {}
 
-\* What a broker has in memory is of its role: a process that is gone knows nothing, only leaders know of progress and
-\* proposals (a request may outlive its process), and what is no replica has no log.  No replica truncates before it fetches.
+\* A broker's memory fits its role. A process that has ended has no metadata. Only leaders have progress and
+\* proposals, but a request may outlive its process. A broker without a replica has no log. No follower has to
+\* truncate before it fetches.
 MemoryFitsRole ==
     \A b \in Brokers :
         /\ Running(b) \/ metadata[b] = NoMetadata
@@ -20,18 +21,19 @@ MemoryFitsRole ==
         /\ b \in metadata[b].replicas \/ log[b] = <<>>
         /\ ~truncating[b]
 
-\* A proposal adds or removes a replica, and not the leader.
+\* A proposal differs from the leader's ISR, contains the leader, and names only replicas.
 ProposalsChangeTheIsr ==
     \A l \in Brokers : Leads(l) /\ pending[l] # None =>
         l \in pending[l].isr /\ pending[l].isr # metadata[l].isr /\ pending[l].isr \subseteq metadata[l].replicas
 
-\* A leader forgets what it knows of its followers with its leader epoch, and no earlier.
+\* Progress is reset when the leader epoch changes, and not before.
 ProgressIsOfThisEpoch ==
     [][\A b \in Brokers :
         IF metadata'[b].leaderEpoch # metadata[b].leaderEpoch THEN progress'[b] = NoProgress
         ELSE \A f \in Brokers : progress[b][f].end >= 0 => progress'[b][f].end >= 0]_vars
 
-\* Another leader, or a replica less, begins a leader epoch; whatever else changes, but min.insync.replicas, a partition epoch.
+\* Another leader, and the removal of a replica, begin a leader epoch. Every change, but of min.insync.replicas,
+\* begins a partition epoch.
 ChangesHaveEpochs ==
     [][ /\ partition'.leader # partition.leader \/ ~(partition.replicas \subseteq partition'.replicas)
            => partition'.leaderEpoch > partition.leaderEpoch
@@ -39,7 +41,8 @@ ChangesHaveEpochs ==
            => partition'.partitionEpoch > partition.partitionEpoch
       ]_vars
 
-\* KIP-966.  A replica that leaves an ISR which commits nothing any more stays eligible, unless it registers.
+\* KIP-966. A replica that leaves the ISR stays eligible if the ISR is then smaller than min.insync.replicas, unless
+\* it has registered again.
 LeaversStayEligible ==
     [][\A b \in (partition.isr \cup partition.elr) \ partition'.isr :
         /\ ~UncleanElection /\ faults'.reconfigure = faults.reconfigure /\ b \in partition'.replicas
@@ -47,23 +50,24 @@ LeaversStayEligible ==
         /\ Cardinality(partition'.isr) < RequiredIsr(partition)
         => b \in partition'.elr]_vars
 
-\* The controller takes no replica out of the ISR that it does not fence, remove, or was asked to take out by the leader.
+\* A replica leaves the ISR only if the controller fences or removes it, or if a leader proposed an ISR without it.
 LeaversAreFenced ==
     [][\A b \in partition.isr \ partition'.isr :
         \/ UncleanElection \/ registry'[b].fenced \/ b \notin partition'.replicas
         \/ \E l \in Brokers : pending[l] # None /\ b \notin pending[l].isr]_vars
 
-\* A broker that crashed may lack a tail: it is taken for that until it has registered.
+\* A broker that crashed may lack a tail: it counts as uncleanly shut down until it has registered.
 UncleanUntilRegistered ==
     [][\A b \in Brokers : status[b] \in {"crashed", "recovered"} => status'[b] \notin {"stopped", "returned"}]_vars
 
-\* A leader from outside of ISR and ELR begins with an ISR of its own.
+\* A leader from outside of ISR and ELR is alone in the ISR, and the ELR is empty.
 UncleanLeadersAreAlone ==
     [][ /\ partition'.leader \notin {partition.leader, None} \cup partition.isr \cup partition.elr
         /\ \A l \in Brokers : pending[l] # None => partition'.leader \notin pending[l].isr
         => partition'.isr = {partition'.leader} /\ partition'.elr = {} ]_vars
 
-\* A replica that is new is being added until it is in sync, and not longer; some replica stays.
+\* A new replica is an adding one. Once the adding replicas are in the ISR the reassignment is over, unless fewer are
+\* added than removed. Some replica stays.
 AddedUntilInSync ==
     [][ partition' # partition =>
         /\ partition'.replicas \ partition.replicas \subseteq partition'.adding
@@ -71,12 +75,12 @@ AddedUntilInSync ==
         /\ partition'.adding # {} /\ partition'.adding \subseteq partition'.isr \ partition'.removing
            => Cardinality(partition'.adding) < Cardinality(partition'.removing) ]_vars
 
-\* acks=all is refused at once where the ISR is too small to commit it.
+\* A record of acks=all is appended only by a leader whose ISR has at least min.insync.replicas members.
 AppendedUnderMinIsr ==
     [][ sent' # sent /\ sent'[Len(sent')] = "all" =>
         \E l \in Brokers : Leads(l) /\ log'[l] # log[l] /\ Cardinality(metadata[l].isr) >= RequiredIsr(metadata[l]) ]_vars
 
-\* What brokers do of themselves, without faults or requests.
+\* The steps that need neither a fault nor a request.
 Healing ==
     \/ \E b \in Brokers :
         \/ RegisterBroker(b) \/ UnfenceBroker(b) \/ AlterPartition(b) \/ ElectUncleanLeader(b)
@@ -90,12 +94,14 @@ Healing ==
         \/ \E end \in Offsets : AppendFetched(f, l, end)
         \/ \E fetched \in FetchedHighWatermarks(f, l) : AdoptHighWatermark(f, l, fetched)
 
+\* Whether the broker acts in the newest leader epoch with the leader's log, or has no replica and knows that.
 Agrees(b, l) ==
     IF b \notin partition.replicas THEN metadata[b].replicas = {}
     ELSE /\ metadata[b].leaderEpoch = partition.leaderEpoch
          /\ log[b] = log[l] /\ highWatermark[b] = EndOffset(log[l])
 
-\* When nothing is left to do, all is well: what liveness comes to, in one state.
+\* Liveness as an invariant: where no step of Healing is enabled, the cluster is healed, or no replica is eligible to
+\* lead.
 RestIsHealed ==
     \/ ENABLED <<Healing>>_stateVars
     \/ partition.leader = None /\ partition.isr \cup partition.elr = {} /\ ~UncleanElection

@@ -1,28 +1,29 @@
 ------------------------------ MODULE Messages ------------------------------
 (***************************************************************************)
-(* The message grain.  Fetches and AlterPartition are requests and answers *)
-(* on a network that loses, doubles and reorders: a message once sent may  *)
-(* be taken at any later time, any number of times, or never.  Every step  *)
-(* here is a step of the atomic grain with late messages (Late), and its   *)
-(* name in a state is that step's, or it leaves all but the messages       *)
-(* alone: the configurations of MCMessages check that refinement.          *)
+(* Chapter 9: the message grain. Fetches and AlterPartition are requests   *)
+(* and responses on a network that loses, duplicates and reorders          *)
+(* messages: a message may arrive at any time after it was sent, any       *)
+(* number of times, or never. Each step here is a step of the atomic grain *)
+(* with late messages (Late), under that step's name, or changes nothing   *)
+(* but messages. Configurations of MCMessages check that refinement.       *)
 (*                                                                         *)
-(* One thing it may not do: a proposal is judged once; no copy of one that *)
-(* was refused may arrive later.  The switch RefusedProposalArrives drops  *)
-(* that: then a member is admitted that the leader no longer counts.       *)
+(* One case is excluded. The controller judges a proposal once, so no copy *)
+(* of a refused proposal may arrive later. The switch                      *)
+(* RefusedProposalArrives admits such copies: the controller then adds a   *)
+(* member that the leader no longer counts.                                *)
 (***************************************************************************)
 EXTENDS Late
 
 VARIABLES
     fetches,    \* fetch requests that were sent
-    answers,    \* answers to them
+    answers,    \* the responses to them
     proposals,  \* AlterPartition requests that may still arrive
-    refusals    \* answers to those that named an ineligible member
+    refusals    \* responses to those that named an ineligible member
 
 messageVars == <<fetches, answers, proposals, refusals>>
 allVars == <<vars, historyVars, messageVars>>
 
-\* A step here has a name of its own, by which it is counted; the state shows the name of the atomic grain's action.
+\* `name` is the step's own name; the state shows the name of the atomic grain's action.
 MessageStep(name, action, arguments) == Step(action, arguments)
 
 InitMessages ==
@@ -40,7 +41,8 @@ SendFetch(f) ==
         /\ MessageStep("SendFetch", "SendFetch", [follower |-> f, leader |-> l, end |-> fetch.end])
         /\ UNCHANGED <<stateVars, historyVars, answers, proposals, refusals>>
 
-\* The leader learns from the fetch, if it is of its leader epoch and in line, and answers.
+\* The leader receives a fetch of its own leader epoch, and answers it. It learns the follower's progress, unless the
+\* logs diverge.
 TakeFetch(l, fetch) ==
     LET parts == LogsPart(log[l], fetch.end, fetch.lastEpoch)
         answer == [from |-> l, to |-> fetch.from, leaderEpoch |-> fetch.leaderEpoch, end |-> fetch.end,
@@ -60,12 +62,13 @@ TakeFetch(l, fetch) ==
                        [leader |-> l, follower |-> fetch.from, end |-> fetch.end])
         /\ UNCHANGED <<fetches, proposals, refusals>>
 
-\* The follower uses an answer of its leader epoch that fits its log as it is now.
+\* Whether the follower may use the response: it is of its leader epoch, and its log still ends as in the fetch.
 Fits(f, answer) ==
     /\ Running(f) /\ answer.to = f
     /\ answer.leaderEpoch = metadata[f].leaderEpoch
     /\ answer.end = EndOffset(log[f]) /\ answer.lastEpoch = LastEpoch(log[f])
 
+\* Whether the leader found that the logs diverge.
 IsOfPartedLogs(answer) == LogsPart(answer.log, answer.end, answer.lastEpoch)
 
 TakeDivergence(f, answer) ==
@@ -114,10 +117,11 @@ RefuseProposal(l, proposal) ==
     /\ MessageStep("RefuseProposal", "RefuseProposal", [leader |-> l, isr |-> proposal.isr])
     /\ UNCHANGED <<stateVars, historyVars, fetches, answers>>
 
+\* The leader's pending proposal, as a message.
 Sent(l) == [leader |-> l, content |-> pending[l]]
 
 -----------------------------------------------------------------------------
-\* Everything else is as in the atomic grain, but that a restart finds the newest checkpoint.
+\* All other steps are those of the atomic grain; only a restart always finds the newest high watermark checkpoint.
 LocalStep ==
     \/ \E b \in Brokers :
         \/ RegisterBroker(b) \/ UnfenceBroker(b) \/ FenceBroker(b) \/ ControlledShutdown(b)
@@ -156,6 +160,6 @@ MessageNext ==
 
 MessageSpec == InitMessages /\ [][MessageNext]_allVars
 
-\* What is to be refined: the atomic grain, with messages as late as they are.
+\* The specification that MessageSpec refines: the atomic grain with late messages.
 LateSpec == Init /\ [][Next]_stateVars
 =============================================================================

@@ -1,9 +1,10 @@
 ----------------------------- MODULE Properties -----------------------------
 (***************************************************************************)
-(* Chapter 6: what is promised.                                            *)
+(* Chapter 6: the promises.                                                *)
 (***************************************************************************)
 EXTENDS Client
 
+\* The records below the broker's high watermark.
 Committed(b) == Prefix(log[b], highWatermark[b])
 
 TypeOK ==
@@ -21,27 +22,27 @@ TypeOK ==
 EpochsNeverDecreaseInLog ==
     \A b \in Brokers : \A i \in 1..(Len(log[b]) - 1) : log[b][i].epoch <= log[b][i + 1].epoch
 
-\* Two logs with a record of one epoch at one offset agree up to there.
+\* Where two logs have records of the same epoch at the same offset, they agree up to that offset.
 LogMatching ==
     \A a, b \in Brokers : \A i \in 1..Min(Len(log[a]), Len(log[b])) :
         log[a][i].epoch = log[b][i].epoch => Prefix(log[a], i) = Prefix(log[b], i)
 
 HighWatermarkBound == \A b \in Brokers : highWatermark[b] <= EndOffset(log[b])
 
-\* What any two brokers call committed agrees.
+\* Of two brokers' committed records, one sequence is a prefix of the other.
 CommittedLogsAgree ==
     \A a, b \in Brokers : IsPrefix(Committed(a), Committed(b)) \/ IsPrefix(Committed(b), Committed(a))
 
-\* ---- who has what ----
-\* The leader of the newest leader epoch has all that any broker called committed.
+\* ---- leaders and the ISR ----
+\* The leader of the newest leader epoch has every record below any broker's high watermark.
 LeaderCompleteness ==
     \A l, b \in Brokers : IsCurrentLeader(l) => IsPrefix(Committed(b), log[l])
 
-\* So has every broker that might be elected, but for those that lost a tail
-\* and were not yet found out.
+\* So has every broker that may be elected, except brokers that lost a tail and have not joined the ISR since.
 EligibleAreComplete ==
     \A e \in (partition.isr \cup partition.elr) \ lostTail : \A b \in Brokers : IsPrefix(Committed(b), log[e])
 
+\* The leader counts every member of the controller's ISR (KIP-497).
 MaximalIsrIsSuperset ==
     \A l \in Brokers : IsCurrentLeader(l) /\ partition.leader = l => partition.isr \subseteq MaximalIsr(l)
 
@@ -54,12 +55,15 @@ IsrAndElrAreDisjoint == partition.isr \cap partition.elr = {}
 LeaderIsInIsr == partition.leader # None => partition.leader \in partition.isr
 
 \* ---- what clients see ----
+\* The leader of the newest leader epoch has every acknowledged record.
 NoAcknowledgedRecordLost ==
     \A l \in Brokers : IsCurrentLeader(l) => acknowledged \subseteq Numbers(log[l])
 
+\* What the consumer has read is a prefix of the newest leader's log.
 ConsumedNeverChanges ==
     \A l \in Brokers : IsCurrentLeader(l) => IsPrefix(consumed, log[l])
 
+\* An idempotent producer's records are in every log once and in order.
 NoDuplicateOrGap ==
     Idempotent => \A b \in Brokers : \A i \in DOMAIN log[b] : log[b][i].number = i
 

@@ -1,25 +1,27 @@
 ------------------------------ MODULE Replica -------------------------------
 (***************************************************************************)
-(* Chapter 4: the replicas.  A broker acts by the metadata that it has     *)
-(* replayed: it leads a leader epoch or follows in one.  Followers pull;   *)
-(* the fetch offset is the follower's log end offset; the least of the     *)
-(* maximal ISR is the high watermark.  A follower whose log left the       *)
-(* leader's truncates it to where they agree.                              *)
+(* Chapter 4: the replicas. A broker acts by the metadata that it has      *)
+(* replayed: in a leader epoch it leads or follows. Followers fetch, and a *)
+(* follower's fetch offset is its log end offset. The high watermark is at *)
+(* most the least log end offset in the maximal ISR. A follower whose log  *)
+(* diverges from the leader's truncates it to the point where both agree.  *)
 (***************************************************************************)
 EXTENDS Controller
 
+\* The records that the broker may replay next.
 Unreplayed(b) == {r \in published : Replayable(b, r, metadata, status)}
 
-\* A record goes with the min.insync.replicas that it was written under: who
-\* may commit with so few, and who stays eligible, is judged by one and the same.
+\* The record by which the broker acts. It has the min.insync.replicas that it was written under: the leader that
+\* commits and the controller that keeps the ELR judge by the same value.
 Learnt(b, record) ==
     IF On("CommitBeforeMinIsr") /\ Leads(b) THEN [record EXCEPT !.minIsr = metadata[b].minIsr] ELSE record
 
-\* What is known of the past is forgotten with the step that replays it.
+\* The broker acts by the record from now on; records that no broker needs any more are dropped.
 Replay(b, record) ==
     /\ metadata' = [metadata EXCEPT ![b] = Learnt(b, record)]
     /\ published' = Wanted(published, partition, metadata', status)
 
+\* The record makes the broker the leader of a newer leader epoch. It does not know the followers' progress yet.
 BecomeLeader(b, record) ==
     /\ record \in Unreplayed(b)
     /\ record.leader = b
@@ -31,7 +33,7 @@ BecomeLeader(b, record) ==
     /\ Step("BecomeLeader", [broker |-> b, leaderEpoch |-> record.leaderEpoch, partitionEpoch |-> record.partitionEpoch])
     /\ UNCHANGED <<partition, registry, status, log, highWatermark, clientVars, environmentVars>>
 
-\* The record may name no leader; then there is none to fetch from.
+\* The record has a newer leader epoch and another leader, or none: then there is none to fetch from.
 BecomeFollower(b, record) ==
     /\ record \in Unreplayed(b)
     /\ b \in record.replicas /\ record.leader # b
@@ -44,8 +46,8 @@ BecomeFollower(b, record) ==
     /\ Step("BecomeFollower", [broker |-> b, leaderEpoch |-> record.leaderEpoch, partitionEpoch |-> record.partitionEpoch])
     /\ UNCHANGED <<partition, registry, status, highWatermark, clientVars, environmentVars>>
 
-\* The leader learns the ISR that the controller wrote: by the answer to its
-\* proposal or by replay.  Either settles what was pending.
+\* The leader learns the ISR that the controller wrote, from the AlterPartition response or by replay. Either resolves
+\* the pending proposal.
 CommitIsr(l, record) ==
     /\ record \in Unreplayed(l)
     /\ Leads(l)
@@ -55,7 +57,7 @@ CommitIsr(l, record) ==
     /\ Step("CommitIsr", [leader |-> l, partitionEpoch |-> record.partitionEpoch])
     /\ UNCHANGED <<partition, registry, status, log, highWatermark, progress, truncating, clientVars, environmentVars>>
 
-\* The leader replays another min.insync.replicas.
+\* The leader replays a change of min.insync.replicas.
 LearnMinIsr(l) ==
     /\ Leads(l)
     /\ metadata[l].partitionEpoch = partition.partitionEpoch
@@ -65,7 +67,7 @@ LearnMinIsr(l) ==
     /\ Step("LearnMinIsr", [leader |-> l, minIsr |-> partition.minIsr])
     /\ UNCHANGED <<partition, registry, status, log, highWatermark, progress, pending, truncating, clientVars, environmentVars>>
 
-\* The partition's replicas are others now: the log goes.
+\* The broker is no replica any more: it deletes its log.
 GiveUpReplica(b, record) ==
     /\ record \in Unreplayed(b)
     /\ b \notin record.replicas
@@ -79,21 +81,20 @@ GiveUpReplica(b, record) ==
     /\ UNCHANGED <<partition, registry, status, clientVars, environmentVars>>
 
 -----------------------------------------------------------------------------
-\* Fetching needs a leader that acts in the same leader epoch (KIP-320).
+\* Whether the fetch is fenced, because follower and leader act in different leader epochs (KIP-320).
 Fenced(f, l) ==
     /\ metadata[f].leaderEpoch # metadata[l].leaderEpoch
     /\ ~On("FetchWithoutFencing") /\ ~On("TruncateWithoutFencing")
 
-\* Before KIP-595 a fetch did not compare epochs: logs that agree in length
-\* were taken to agree.  A fetch beyond the leader's end is out of range.
+\* Whether a fetch detects divergence (KIP-595). Before, a fetch compared no epochs: it was refused only where its
+\* offset was beyond the leader's log end (OFFSET_OUT_OF_RANGE).
 DetectsOnFetch == Bugs \cap {"TruncateToHighWatermark", "TruncateByRequestedEpoch", "TruncateWithoutFencing"} = {}
 
 LogsPart(leaderRecords, end, lastEpoch) ==
     IF DetectsOnFetch THEN Diverges(leaderRecords, end, lastEpoch) ELSE end > EndOffset(leaderRecords)
 
-\* What passes between the two.  In the atomic grain each sees the other as
-\* it is now; where messages take their time (Late.tla) it sees the other as
-\* it was at some moment of the same leader epoch.
+\* What follower and leader see of each other. In the atomic grain each sees the other's present state. In Late each
+\* sees a state of some moment in the same leader epoch: configurations replace the operators from here to FetchesOf.
 MayFetch(f, l) ==
     /\ Running(f) /\ f # l /\ metadata[f].leader = l
     /\ Leads(l) /\ f \in metadata[l].replicas
@@ -102,15 +103,16 @@ MayFetch(f, l) ==
 FetchedLog(f, l) == log[l]
 FetchedHighWatermarks(f, l) == {highWatermark[l]}
 
+\* The fetches that the leader may receive from the follower: none, or one.
 FetchesOf(f, l) ==
     IF ~MayFetch(f, l) \/ truncating[f] THEN {}
     ELSE {[end |-> EndOffset(log[f]), lastEpoch |-> LastEpoch(log[f]), brokerEpoch |-> registry[f].brokerEpoch]}
 
-\* A fetch says nothing of an incarnation that began after it was sent: what
-\* the follower had then may be lost (KIP-903).
+\* Whether the leader has seen a newer incarnation of the follower than the fetch is of. Such a fetch does not count:
+\* the follower may have lost records since (KIP-903).
 IsOfFormerIncarnation(l, f, brokerEpoch) == brokerEpoch < progress[l][f].brokerEpoch /\ ~On("FetchOfFormerIncarnation")
 
-\* The leader takes a fetch: it learns the follower's log end offset and broker epoch.
+\* The leader handles a fetch that does not diverge: it learns the follower's log end offset and broker epoch.
 AnswerFetch(l, f, fetch) ==
     /\ Leads(l) /\ f \in metadata[l].replicas
     /\ fetch \in FetchesOf(f, l)
@@ -122,6 +124,7 @@ AnswerFetch(l, f, fetch) ==
     /\ Step("AnswerFetch", [leader |-> l, follower |-> f, end |-> fetch.end])
     /\ UNCHANGED <<controllerVars, status, log, highWatermark, metadata, pending, truncating, clientVars, environmentVars>>
 
+\* Whether the follower may use what it fetches: its log does not diverge.
 IsInLine(f, l) ==
     /\ MayFetch(f, l)
     /\ ~truncating[f]
@@ -136,7 +139,7 @@ AppendFetched(f, l, end) ==
     /\ Step("AppendFetched", [follower |-> f, leader |-> l, end |-> end])
     /\ UNCHANGED <<controllerVars, status, highWatermark, roleVars, clientVars, environmentVars>>
 
-\* The follower takes over the leader's high watermark, as far as its log goes.
+\* The follower adopts the leader's high watermark, up to its own log end offset.
 AdoptHighWatermark(f, l, fetched) ==
     /\ IsInLine(f, l)
     /\ fetched \in FetchedHighWatermarks(f, l)
@@ -146,8 +149,8 @@ AdoptHighWatermark(f, l, fetched) ==
            /\ Step("AdoptHighWatermark", [follower |-> f, leader |-> l, highWatermark |-> adopted])
     /\ UNCHANGED <<controllerVars, status, log, roleVars, clientVars, environmentVars>>
 
-\* The follower's log has left the leader's: it is truncated to where they
-\* agree, as far as one exchange shows.
+\* The follower's log diverges from the leader's. The follower truncates it to the point where both agree, as far as
+\* one exchange shows that point.
 Truncate(f, l) ==
     /\ MayFetch(f, l)
     /\ truncating[f] \/ LogsPart(FetchedLog(f, l), EndOffset(log[f]), LastEpoch(log[f]))
@@ -163,13 +166,14 @@ Truncate(f, l) ==
     /\ UNCHANGED <<controllerVars, status, metadata, progress, pending, clientVars, environmentVars>>
 
 -----------------------------------------------------------------------------
+\* Whether the leader's ISR is smaller than min.insync.replicas.
 UnderMinIsr(l) == Cardinality(metadata[l].isr) < RequiredIsr(metadata[l]) /\ ~On("IgnoreMinIsr")
 
+\* The log end offset of a replica, as far as the leader knows.
 EndOf(l, b) == IF b = l THEN EndOffset(log[l]) ELSE progress[l][b].end
 
-\* A record is committed once every member of the maximal ISR has it.  The
-\* leader may be slower to say so than the rule allows (it also waits for
-\* followers about to join).
+\* A record is committed once every member of the maximal ISR has it. The leader may advance later than this rule
+\* allows: Kafka's leader also waits for caught-up followers that are about to join the ISR.
 AdvanceHighWatermark(l, offset) ==
     /\ Leads(l)
     /\ ~UnderMinIsr(l)
@@ -181,6 +185,7 @@ AdvanceHighWatermark(l, offset) ==
     /\ UNCHANGED <<controllerVars, status, log, roleVars, clientVars, environmentVars>>
 
 -----------------------------------------------------------------------------
+\* The leader sends AlterPartition, with the broker epochs of the members that it has seen (KIP-903).
 Propose(l, isr) ==
     pending' = [pending EXCEPT ![l] =
         [isr            |-> isr,
@@ -188,9 +193,8 @@ Propose(l, isr) ==
          leaderEpoch    |-> metadata[l].leaderEpoch,
          partitionEpoch |-> metadata[l].partitionEpoch]]
 
-\* A follower that has all committed records, and all that the leader epoch
-\* began with, is fit to join: the leader may know less of what is committed
-\* than the one before it.
+\* A follower may join the ISR once it has reached the high watermark and the start of the leader epoch. The second
+\* condition is needed because a new leader's high watermark may be lower than its predecessor's.
 ExpandIsr(l, f) ==
     /\ Leads(l)
     /\ pending[l] = None
@@ -201,7 +205,7 @@ ExpandIsr(l, f) ==
     /\ Step("ExpandIsr", [leader |-> l, follower |-> f])
     /\ UNCHANGED <<controllerVars, status, log, highWatermark, metadata, progress, truncating, clientVars, environmentVars>>
 
-\* Members that have not caught up for replica.lag.time.max.ms are to leave.
+\* A member that has not caught up for replica.lag.time.max.ms is removed from the ISR.
 ShrinkIsr(l, f) ==
     /\ Leads(l)
     /\ pending[l] = None
@@ -212,11 +216,12 @@ ShrinkIsr(l, f) ==
     /\ Step("ShrinkIsr", [leader |-> l, follower |-> f])
     /\ UNCHANGED <<controllerVars, status, log, highWatermark, metadata, progress, truncating, clientVars, lostTail>>
 
-\* The controller refused a member: the proposal never took effect and is
-\* undone.  A proposal refused as stale is kept until metadata shows its
-\* outcome, for an earlier copy of it may have been accepted.
+\* Whether the controller refuses the proposal because of a member (INELIGIBLE_REPLICA). Such a proposal never took
+\* effect, so the leader drops it. A proposal that is refused as stale stays pending until metadata shows its outcome:
+\* an earlier copy of it may have been accepted.
 WasRefused(l) == IsForThisEpoch(pending[l]) /\ Ineligible(pending[l]) # {}
 
+\* The leader drops a refused proposal.
 RollBackIsr(l) ==
     /\ Leads(l)
     /\ pending[l] # None
@@ -229,8 +234,7 @@ RollBackIsr(l) ==
     /\ UNCHANGED <<controllerVars, status, log, highWatermark, metadata, progress, truncating, clientVars, environmentVars>>
 
 -----------------------------------------------------------------------------
-\* The process is gone; so is what it only held in memory.  Its last request
-\* may still reach the controller.
+\* The process ends and loses its memory. Its last AlterPartition request may still reach the controller.
 Halt(b, how) ==
     /\ status' = [status EXCEPT ![b] = how]
     /\ metadata' = IF On("ServeBeforeReplay") THEN metadata ELSE [metadata EXCEPT ![b] = NoMetadata]
@@ -246,18 +250,18 @@ Crash(b) ==
     /\ Halt(b, "crashed")
     /\ Step("Crash", [broker |-> b])
 
-\* A clean shutdown, best after the controller has allowed it; nothing is lost.
+\* A clean shutdown, with or without a controlled shutdown before it: no record is lost.
 ShutDown(b) ==
     /\ Running(b)
     /\ Spend("stop")
     /\ Halt(b, "stopped")
     /\ Step("ShutDown", [broker |-> b])
 
-\* Fewer than min.insync.replicas brokers may be short of a tail at a time.
+\* Whether a crash may cost this broker its tail: fewer than min.insync.replicas brokers may lack one at a time.
 MayLose(b) == MayLoseTail /\ status[b] = "crashed" /\ Cardinality(lostTail \cup {b}) < MinIsr
 
-\* The log is recovered: after a crash perhaps without its un-fsynced tail.
-\* The high watermark is the checkpoint's, which may be old.
+\* The broker recovers its log, after a crash perhaps without records that were not flushed. The high watermark is the
+\* checkpoint's, which may be old.
 Restart(b, end, checkpoint) ==
     /\ status[b] \in {"crashed", "stopped"}
     /\ end <= EndOffset(log[b])

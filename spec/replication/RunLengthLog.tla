@@ -1,9 +1,9 @@
 ---------------------------- MODULE RunLengthLog ----------------------------
 (***************************************************************************)
-(* Logs as runs: one entry for each epoch, with the offset at which its    *)
-(* records end.  A trace's logs are long and of few epochs; the leader     *)
-(* epoch and the offset identify a record.  A configuration puts these in  *)
-(* the place of Log's operators.                                           *)
+(* Logs as runs: one entry for each epoch, with the end offset of its      *)
+(* records. A trace's logs are long and have few epochs; leader epoch and  *)
+(* offset identify a record. A configuration replaces the operators of Log *)
+(* by these.                                                               *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets
 
@@ -15,7 +15,7 @@ RunLastEpoch(runs) == IF runs = <<>> THEN 0 ELSE runs[Len(runs)].epoch
 
 LOCAL StartOf(runs, i) == IF i = 1 THEN 0 ELSE runs[i - 1].end
 
-\* Nearly always the end is in the last run: then nothing has to be counted.
+\* Nearly always `end` is in the last run: then no runs are counted.
 RunPrefix(runs, end) ==
     IF end >= RunEndOffset(runs) THEN runs
     ELSE IF StartOf(runs, Len(runs)) < end THEN [runs EXCEPT ![Len(runs)].end = end]
@@ -27,7 +27,7 @@ RunStartOffsetOf(runs, epoch) ==
     IF RunLastEpoch(runs) < epoch THEN RunEndOffset(runs)
     ELSE RunEndOffset(SelectSeq(runs, LAMBDA run : run.epoch < epoch))
 
-\* For a batch: the log with records of this epoch up to the end.
+\* The log after a batch of this epoch, up to its new end offset.
 RunExtend(runs, epoch, end) ==
     IF RunLastEpoch(runs) = epoch THEN [runs EXCEPT ![Len(runs)].end = end]
     ELSE Append(runs, [epoch |-> epoch, end |-> end])

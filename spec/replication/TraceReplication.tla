@@ -1,29 +1,29 @@
 -------------------------- MODULE TraceReplication --------------------------
 (***************************************************************************)
-(* Traces of the broker, checked against the specification: every event    *)
-(* must be a step that the specification allows in the state that the      *)
-(* events before it led to, and must lead to what the node said of itself. *)
+(* Traces of brokers, checked against the specification. Every event must  *)
+(* be a step that the specification allows in the state after the events   *)
+(* before it, and must lead to the state that the node reported.           *)
 (*                                                                         *)
-(* Many traces are checked in one run: each is one initial state, its      *)
-(* events are the only steps.  A trace that is not accepted ends early.    *)
-(* The generated module TraceData defines Traces.                          *)
+(* One run checks many traces: each is one initial state, and its events   *)
+(* are the only steps. A trace that is not accepted ends early. TraceData, *)
+(* a generated module, defines Traces.                                     *)
 (*                                                                         *)
-(* Of brokers that are unseen there are no events.  What they must have    *)
-(* done so that a broker that is seen could take its next step is searched *)
-(* for: a trace is accepted where some steps of theirs, each one that the  *)
-(* specification allows, lead through all events.                          *)
+(* Unseen brokers have no events. TLC searches for the steps that they     *)
+(* must have taken before a seen broker could take its next one. A trace   *)
+(* is accepted if some steps of unseen brokers, each allowed by the        *)
+(* specification, lead through all events.                                 *)
 (***************************************************************************)
 EXTENDS Late, RunLengthLog, TraceData
 
 CONSTANTS
-    Guarded,    \* is a step that breaks a promise refused as if it did not exist
+    Guarded,    \* whether a step that breaks a promise is refused, as if it did not exist
     Unseen      \* brokers that trace nothing
 
 VARIABLES
-    trace,      \* which of the traces
-    at,         \* the next event's place
-    isExcused,  \* may committed records be gone
-    written     \* what min.insync.replicas has been
+    trace,      \* the number of the trace
+    at,         \* the number of the next event
+    isExcused,  \* whether committed records may be lost from now on
+    written     \* all values that min.insync.replicas has had
 
 traceVars == <<vars, historyVars, trace, at, isExcused, written>>
 
@@ -53,19 +53,22 @@ TraceInit ==
     /\ step          = <<>>
     /\ InitHistory
 
-\* Faults are not rationed here, and the cluster may lose more than it can bear.
+\* Replaces Spend: traces have no budget of faults.
 Free(kind) == UNCHANGED faults
+\* Replaces MayLose: any crashed broker may lack a tail, also when the cluster cannot bear it.
 TraceMayLose(b) == status[b] = "crashed"
 
-\* A broker may have replayed the metadata before the trace began, and may keep a log that it has no use for.
+\* Replaces HasReplayed. A broker may have replayed the metadata before the trace began. A broker that is no replica
+\* any more may keep its old log.
 TraceHasReplayed(b) ==
     metadata[b].leaderEpoch > 0 \/ registry[b].brokerEpoch = 1 \/ b \notin metadata[b].replicas \cap partition.replicas
 
-\* Nothing is promised any more once a broker leads that was not eligible, or too many are short of a tail.
+\* Whether this step elects a leader from outside of ISR and ELR.
 IsUnclean == partition'.leader \notin {partition.leader, None} \cup partition.isr \cup partition.elr
 
-\* A broker may replay a setting before the records that were written with it, or take the ISR out of an answer before it
-\* has replayed the setting; of what has been written it says what it goes by.
+\* Replaces Learnt. A broker may replay min.insync.replicas before the records that were written under it, or adopt
+\* the ISR of an AlterPartition response before it has replayed the setting. The event has the value that the broker
+\* uses, which must be one that was written at some time.
 TraceLearnt(b, record) ==
     IF "minIsr" \in DOMAIN Event THEN [record EXCEPT !.minIsr = Event.minIsr] ELSE record
 
@@ -75,8 +78,7 @@ LearnsMinIsr(l, minIsr) ==
     /\ UNCHANGED <<controllerVars, status, log, highWatermark, progress, pending, truncating, clientVars, environmentVars, step>>
 
 -----------------------------------------------------------------------------
-\* Clients: a batch is one event, and what was promised is one log: the one
-\* that held the record acknowledged or read last.
+\* Clients: a batch is one event.  `consumed` is the longest log prefix that was acknowledged or read.
 ProduceBatch(l, acks, end) ==
     /\ Accepts(l, acks)
     /\ end > EndOffset(log[l])
@@ -90,7 +92,7 @@ Promise(b, end) ==
        ELSE (isExcused \/ Prefix(log[b], end) = Prefix(consumed, end)) /\ UNCHANGED consumed
     /\ UNCHANGED <<controllerVars, replicaVars, sent, acknowledged, environmentVars, step>>
 
-\* A leader may say of which of the follower's incarnations the fetch is.
+\* An event may have the broker epoch of the follower's incarnation that sent the fetch.
 IsOfIncarnation(fetch, e) == "incarnation" \in DOMAIN e => fetch.brokerEpoch = e.incarnation
 
 Newest(records, partitionEpoch) == {r \in records : r.partitionEpoch = partitionEpoch}
@@ -128,7 +130,7 @@ StepOf(e) ==
       [] e.action = "Acknowledge"          -> Leads(e.leader) /\ Promise(e.leader, e.end)
       [] e.action = "Consume"              -> Promise(e.broker, e.end)
 
-\* What the node, or the controller, says of itself after the step.
+\* Whether the state after the step is what the node, or the controller, reported.
 Agrees(e) ==
     IF e.node = "controller"
     THEN partition' = e.partition
@@ -138,7 +140,7 @@ Agrees(e) ==
          /\ "members" \in DOMAIN e => metadata'[e.node].isr = e.members
          /\ "minIsr" \in DOMAIN e => metadata'[e.node].minIsr = e.minIsr /\ e.minIsr \in written
 
-\* What every state on the way must keep.
+\* The promises that every state must keep.
 KeepsPromises ==
     /\ HighWatermarkBound
     /\ NoFencedMemberInIsr
@@ -147,10 +149,12 @@ KeepsPromises ==
         /\ \A b \in Brokers : IsPrefix(Committed(b), log[l])
     /\ isExcused \/ EligibleAreComplete
 
-\* Most events only make a log longer, or count what a follower has: what was
-\* a prefix of it still is one.
+\* Events that only extend a log, or count a follower's progress: prefixes stay prefixes, so most promises need no
+\* check.
 OnlyAdds == Event.action \in {"Produce", "AnswerFetch", "AppendFetched"}
 
+\* The state of the check itself. Committed records may be lost after an unclean election, and while
+\* min.insync.replicas or more brokers lack a tail.
 After ==
     /\ HistoryAfter
     /\ isExcused' = (isExcused \/ IsUnclean \/ Cardinality(lostTail') >= RequiredIsr(partition'))
@@ -165,11 +169,10 @@ Seen ==
     /\ at' = at + 1
 
 -----------------------------------------------------------------------------
-\* Brokers that are unseen.  They move only where the next event needs a step
-\* of theirs, and only towards what it needs: the search is not of all that
-\* they may have done, but what it finds is a behaviour.
+\* Unseen brokers.  They take a step only where the next event needs it, and only towards that event.  So the search
+\* is not complete, but what it finds is a behaviour of the specification.
 
-\* What an unseen follower does until its fetch can show an end.
+\* Steps of an unseen follower, until it may send the fetch of the event.
 Fetches(f, l, end) ==
     /\ f \in Unseen
     /\ IF metadata[f].leaderEpoch # metadata[l].leaderEpoch
@@ -178,14 +181,14 @@ Fetches(f, l, end) ==
                 \/ GiveUpReplica(f, r)
        ELSE Truncate(f, l) \/ (EndOffset(log[f]) < end /\ AppendFetched(f, l, end))
 
-\* What brings an unseen leader to know that a follower has all up to an end.
+\* Steps until an unseen leader knows that a follower has all records up to `end`.
 Reaches(l, f, end) ==
     \/ Fetches(f, l, end)
     \/ \E t \in FetchesOf(f, l) : t.end >= end /\ AnswerFetch(l, f, t)
 
 KnownOffsets == {EndOffset(consumed)} \cup {EndOffset(log[b]) : b \in Brokers} \cup {highWatermark[b] : b \in Brokers}
 
-\* An unseen broker comes to lead, with what it may have fetched before.
+\* Steps of an unseen broker, until it leads the leader epoch; it may have fetched before.
 TakesOver(b, ledEpoch) ==
     \/ \E r \in published : r.leaderEpoch = ledEpoch /\ BecomeLeader(b, r)
     \/ \E l \in Brokers \ {b} :
@@ -194,13 +197,16 @@ TakesOver(b, ledEpoch) ==
             \/ EndOffset(log[b]) < end /\ AppendFetched(b, l, end)
             \/ highWatermark[b] < end /\ AdoptHighWatermark(b, l, end)
 
+\* An unseen leader learns the ISR that the controller wrote.
 Settles(b) == \E r \in published : CommitIsr(b, r)
 
+\* Steps until an unseen leader's high watermark is `end`.
 Commits(b, end) ==
     LET behind == {f \in MaximalIsr(b) \ {b} : progress[b][f].end < end}
     IN  \/ Settles(b)
         \/ IF behind = {} THEN AdvanceHighWatermark(b, end) ELSE Reaches(b, CHOOSE f \in behind : TRUE, end)
 
+\* Steps of an unseen leader, until a seen follower can take the event's step.
 Serves(b, e) ==
     IF metadata[b].leaderEpoch # metadata[e.follower].leaderEpoch THEN TakesOver(b, metadata[e.follower].leaderEpoch)
     ELSE CASE e.action = "AppendFetched"      -> EndOffset(log[b]) < e.end /\ ProduceBatch(b, "one", e.end)
@@ -209,8 +215,8 @@ Serves(b, e) ==
 
 Greater(a, b) == IF a > b THEN a ELSE b
 
-\* A member that left the ISR lacked a record that nothing else may show.  One
-\* that came back fetches in its new incarnation before it is admitted.
+\* Steps of an unseen leader, until the controller can accept the proposal of the event. A member that left the ISR
+\* lacked a record, which may be in no event. A member that joined has fetched in its present incarnation.
 Proposes(b, e) ==
     IF metadata[b].leaderEpoch # partition.leaderEpoch THEN TakesOver(b, partition.leaderEpoch)
     ELSE IF pending[b] # None \/ metadata[b].partitionEpoch # partition.partitionEpoch THEN Settles(b)
@@ -222,7 +228,7 @@ Proposes(b, e) ==
                 IF progress[b][f].end < EndOffset(log[b]) THEN ShrinkIsr(b, f)
                 ELSE ProduceBatch(b, "one", EndOffset(log[b]) + 1)
 
-\* A broker that comes back has all that it had.
+\* An unseen broker ends and starts again, and loses nothing.
 Returns(b) == Crash(b) \/ ShutDown(b) \/ Restart(b, EndOffset(log[b]), highWatermark[b])
 
 Replays(b) ==
@@ -231,6 +237,7 @@ Replays(b) ==
 
 NeedsLeader == {"AppendFetched", "AdoptHighWatermark", "Truncate"}
 
+\* The next step of an unseen broker towards this event.
 UnseenFor(e) ==
     CASE e.action \in NeedsLeader    -> e.leader \in Unseen /\ Serves(e.leader, e)
       [] e.action = "AnswerFetch"    -> Fetches(e.follower, e.leader, e.end)
@@ -248,7 +255,7 @@ NotSeen ==
 
 TraceNext == at <= Len(Traces[trace].events) /\ (Seen \/ NotSeen)
 
-\* Said of each trace that is accepted to its end.
+\* Prints each trace that is accepted to its end.
 Accepted == at > Len(Traces[trace].events) => PrintT(<<"accepted", trace>>)
 
 TraceSpec == TraceInit /\ [][TraceNext]_traceVars

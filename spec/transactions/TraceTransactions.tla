@@ -1,22 +1,22 @@
 ------------------------- MODULE TraceTransactions -------------------------
 (***************************************************************************)
 (* Traces of transaction coordinators, and of the leaders of partitions    *)
-(* that transactions write to, checked against the specification: every    *)
-(* event must be a step that it allows in the state that the events before *)
-(* it led to, and must lead to what the coordinator says.                  *)
+(* that transactions write to, checked against the specification. Every    *)
+(* event must be a step that it allows in the state after the events       *)
+(* before it, and must lead to the state that the coordinator reported.    *)
 (*                                                                         *)
-(* Many traces are checked in one run: each is one initial state, its      *)
-(* events are the only steps.  A trace that is not accepted ends early.    *)
-(* Of a partition's log its newest marker is kept, and a write after it.   *)
-(* The generated module TraceData defines Traces.                          *)
+(* One run checks many traces: each is one initial state, and its events   *)
+(* are the only steps. A trace that is not accepted ends early. Of a       *)
+(* partition's log only the newest marker is kept, and one write after it. *)
+(* TraceData, a generated module, defines Traces.                          *)
 (***************************************************************************)
 EXTENDS Transactions, TraceData
 
-CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not exist
+CONSTANT Guarded    \* whether a step that breaks a promise is refused, as if it did not exist
 
 VARIABLES
-    trace,      \* which of the traces
-    at          \* the next event's place
+    trace,      \* the number of the trace
+    at          \* the number of the next event
 
 traceVars == <<vars, trace, at>>
 
@@ -24,7 +24,7 @@ Event == Traces[trace][at]
 
 TraceInit == trace \in DOMAIN Traces /\ at = 1 /\ Init
 
-\* Since KIP-890 each end raises the epoch; a client that does not know it keeps it.
+\* With KIP-890 each EndTxn raises the epoch; for an older client it does not.
 End(e) ==
     /\ coordinator.state = "ongoing" \/ (coordinator.state = "empty" /\ e.bumps /\ e.marker = "abort")
     /\ Prepare(e.marker, IF e.bumps THEN coordinator.epoch + 1 ELSE coordinator.epoch)
@@ -39,7 +39,7 @@ Written(e) ==
                   IF Last(e.partition).kind = "data" THEN @
                   ELSE Append(@, [kind |-> "data", epoch |-> e.epoch, transaction |-> 1])]
 
-\* A marker of the decision; or one that comes once more, and ends nothing.
+\* A marker of the decision; or the last marker once more, which ends nothing.
 Marked(e) ==
     LET marker == [kind |-> e.marker, epoch |-> e.epoch, transaction |-> 0]
     IN  /\ \/ Last(e.partition) = marker
@@ -66,7 +66,7 @@ StepOf(e) ==
       [] e.action = "AppendWrite"         -> Written(e) /\ UNCHANGED coordinator
       [] e.action = "AppendMarker"        -> Marked(e) /\ UNCHANGED coordinator
 
-\* What the coordinator says after its step.
+\* Whether the coordinator's state after the step is what it reported.
 Agrees(e) ==
     "state" \in DOMAIN e =>
         /\ coordinator'.state = e.state
@@ -74,7 +74,7 @@ Agrees(e) ==
         /\ coordinator'.epoch = e.producerEpoch
         /\ coordinator'.partitions = e.partitions
 
-\* What every state on the way must keep.
+\* The promises that every state must keep.
 KeepsPromises == NoHangingTransaction /\ ProducerEpochsNeverDecreaseInLog
 
 TraceNext ==
@@ -85,7 +85,7 @@ TraceNext ==
     /\ at' = at + 1
     /\ UNCHANGED <<trace, producer, network, decided, faults, step>>
 
-\* Said of each trace that is accepted to its end.
+\* Prints each trace that is accepted to its end.
 Accepted == at > Len(Traces[trace]) => PrintT(<<"accepted", trace>>)
 
 TraceSpec == TraceInit /\ [][TraceNext]_traceVars

@@ -1,18 +1,20 @@
 ---------------------------- MODULE Transactions ----------------------------
 (***************************************************************************)
-(* Transactions across partitions: one transactional id, its coordinator,  *)
-(* the partitions it writes to.  A transaction ends when the coordinator   *)
-(* has decided and a marker of the decision stands in every partition that *)
-(* took part.  Consumers with isolation.level=read_committed read up to    *)
-(* the last stable offset, the first record whose transaction is open.     *)
+(* Transactions across partitions (KIP-98): one transactional id, its      *)
+(* coordinator, and the partitions that it writes to. A transaction ends   *)
+(* once the coordinator has decided, and every partition of the            *)
+(* transaction has a marker of the decision. Consumers with                *)
+(* isolation.level=read_committed read up to the last stable offset, where *)
+(* the first open transaction begins.                                      *)
 (*                                                                         *)
-(* KIP-890 is on: the epoch grows with every transaction, and a partition  *)
-(* joins the transaction, at the coordinator, before its leader appends.   *)
-(* Another coordinator may take over, with what is in the log: it writes   *)
-(* all markers of what is decided again.                                   *)
-(* The switch BeforeKip890 takes both away: the producer adds partitions   *)
-(* itself, and a write that was delayed until its transaction had ended    *)
-(* opens one that will never end.                                          *)
+(* KIP-890 is in force: the producer epoch grows with every transaction,   *)
+(* and a partition's leader adds the partition at the coordinator before   *)
+(* it appends. The switch BeforeKip890 drops both rules: the producer adds *)
+(* partitions itself, and a write that is delayed until its transaction    *)
+(* has ended opens a transaction that never ends.                          *)
+(*                                                                         *)
+(* Another broker may become the coordinator, with the transaction log. It *)
+(* writes all markers of a decided transaction again.                      *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -23,10 +25,10 @@ ASSUME Bugs \subseteq KnownBugs
 On(bug) == bug \in Bugs
 
 VARIABLES
-    coordinator,    \* its state, the epoch and that of the open transaction, the partitions where the marker is missing
-                    \* or may come to be needed, those of the transaction, what it will write into them
-    producer,       \* the epoch that the live producer uses, and the transaction that it is in
-    network,        \* writes on their way; they may be late, and may be lost
+    coordinator,    \* its state, the producer epoch, the epoch of the open transaction (`opened`), the partitions that need
+                    \* a marker (`partitions`), all partitions of a decided transaction (`all`), and the decision (`marker`)
+    producer,       \* the live producer's epoch and transaction, and whether it waits for the transaction's end (`asked`)
+    network,        \* writes on their way; they may be late or lost
     log,            \* each partition's records and markers
     decided,        \* the outcome of each transaction that was decided
     faults,         \* timeouts, new sessions and changes of coordinator that may still happen
@@ -48,15 +50,16 @@ Init ==
 
 Write(p) == [partition |-> p, epoch |-> producer.epoch, transaction |-> producer.transaction]
 
-\* The newest producer epoch that the partition has seen, in data or markers.
+\* The newest producer epoch in the partition's log, of data or markers.
 EpochAt(p) == LET epochs == {log[p][i].epoch : i \in DOMAIN log[p]}
               IN IF epochs = {} THEN 0 ELSE CHOOSE e \in epochs : \A f \in epochs : f <= e
 
 Last(p) == IF log[p] = <<>> THEN [kind |-> "nothing", epoch |-> 0, transaction |-> 0] ELSE log[p][Len(log[p])]
 
 -----------------------------------------------------------------------------
-\* The coordinator's side of it.
+\* What the coordinator does in the steps below; traces of coordinators are checked by these.
 
+\* Whether the coordinator adds partitions for a producer of this epoch.
 Admits(epoch) == coordinator.epoch = epoch /\ coordinator.state \in {"empty", "ongoing"}
 
 Join(partitions) ==
@@ -72,15 +75,17 @@ Complete ==
     /\ coordinator.partitions = {}
     /\ coordinator' = [coordinator EXCEPT !.state = "empty", !.marker = "none", !.all = {}]
 
+\* Another coordinator does not know which markers are written: all are missing again.
 Reload == coordinator' = IF coordinator.state = "prepared" THEN [coordinator EXCEPT !.partitions = coordinator.all] ELSE coordinator
 
-\* What the leader of a partition takes: a write of the transaction that the
-\* coordinator let it join, and no older one than it has seen.
+\* Whether the partition's leader appends a write of this epoch: its log has no newer epoch, and the partition is in
+\* the coordinator's open transaction of that epoch.
 Takes(p, epoch) ==
     /\ epoch >= EpochAt(p)
     /\ On("BeforeKip890") \/ (p \in coordinator.partitions /\ epoch = coordinator.opened)
 
 -----------------------------------------------------------------------------
+\* The producer sends the transaction's write to a partition; before KIP-890 it first adds the partition itself.
 SendWrite(p) ==
     /\ producer.transaction <= Transactions
     /\ ~producer.asked
@@ -91,7 +96,7 @@ SendWrite(p) ==
     /\ Step("SendWrite", [from |-> "producer", to |-> p, epoch |-> producer.epoch])
     /\ UNCHANGED <<producer, log, decided, faults>>
 
-\* The partition's leader has the coordinator let it join before it appends.
+\* The partition's leader adds the partition at the coordinator, before it appends.
 AddPartitions(write) ==
     /\ ~On("BeforeKip890")
     /\ write \in network
@@ -110,7 +115,7 @@ AppendWrite(write) ==
         /\ Step("AppendWrite", [from |-> "producer", to |-> p, epoch |-> write.epoch])
         /\ UNCHANGED <<coordinator, producer, decided, faults>>
 
-\* Refused, or lost on the way.
+\* The leader refuses the write, or the network loses it.
 DropWrite(write) ==
     /\ write \in network
     /\ network' = network \ {write}
@@ -121,8 +126,7 @@ Decide(marker, transaction, epoch) ==
     /\ Prepare(marker, epoch)
     /\ decided' = [decided EXCEPT ![transaction] = marker]
 
-\* The producer ends its transaction.  What it has no response to is not
-\* committed: it aborts if a write of it may still be on its way.
+\* The producer sends EndTxn. It commits only if no write of the transaction is still on its way.
 EndTransaction(marker) ==
     /\ coordinator.state = "ongoing"
     /\ coordinator.epoch = producer.epoch
@@ -134,7 +138,7 @@ EndTransaction(marker) ==
     /\ Step("EndTransaction", [from |-> "producer", to |-> "coordinator", marker |-> marker])
     /\ UNCHANGED <<network, log, faults>>
 
-\* The producer was silent for too long: aborted, and fenced by the epoch.
+\* transaction.timeout.ms has passed: the coordinator aborts the transaction, and fences the producer by a new epoch.
 TimeOut ==
     /\ coordinator.state = "ongoing"
     /\ ~producer.asked
@@ -145,8 +149,8 @@ TimeOut ==
     /\ Step("TimeOut", [from |-> "coordinator"])
     /\ UNCHANGED <<network, log>>
 
-\* Another process with the same transactional id: what was open is aborted,
-\* and the one before is fenced.
+\* Another process sends InitProducerId with the same transactional id: an open transaction is aborted, and the
+\* process before is fenced.
 NewSession ==
     /\ coordinator.state \in {"empty", "ongoing"}
     /\ faults.session > 0
@@ -162,7 +166,7 @@ NewSession ==
     /\ Step("NewSession", [from |-> "producer", to |-> "coordinator"])
     /\ UNCHANGED <<network, log>>
 
-\* The leader of a partition writes the marker, once or again.
+\* The leader of a partition appends the marker of the decision.
 AppendMarker(p) ==
     /\ p \in coordinator.partitions
     /\ coordinator.state = "prepared" \/ On("MarkerBeforeDecision")
@@ -182,13 +186,14 @@ WriteMarker(p) ==
     /\ Step("WriteMarker", [from |-> p, to |-> "coordinator"])
     /\ UNCHANGED <<producer, network, log, decided, faults>>
 
+\* Every partition has its marker: the transaction is complete, and the producer may begin the next one.
 CompleteTransaction ==
     /\ Complete
     /\ producer' = [epoch |-> coordinator.epoch, transaction |-> producer.transaction + 1, asked |-> FALSE]
     /\ Step("CompleteTransaction", [from |-> "coordinator"])
     /\ UNCHANGED <<network, log, decided, faults>>
 
-\* Another coordinator has the log; which markers are written is not in it.
+\* Another broker becomes the coordinator, with the transaction log. Which markers are written is not in it.
 TakeOver ==
     /\ faults.takeOver > 0
     /\ faults' = [faults EXCEPT !.takeOver = @ - 1]
@@ -212,15 +217,16 @@ FairSpec == Spec /\ Fairness
 -----------------------------------------------------------------------------
 Markers(p, i) == {j \in (i + 1)..Len(log[p]) : log[p][j].kind # "data"}
 IsOpen(p, i) == log[p][i].kind = "data" /\ Markers(p, i) = {}
+\* The kind of the first marker after a record.
 OutcomeOf(p, i) == LET next == CHOOSE j \in Markers(p, i) : \A k \in Markers(p, i) : j <= k IN log[p][next].kind
 
-\* An open transaction is known to the coordinator, so that a marker will
-\* come and the last stable offset will move.
+\* The coordinator knows of every open transaction in a log, so that a marker will come and the last stable offset
+\* will move.
 NoHangingTransaction ==
     \A p \in Partitions : \A i \in DOMAIN log[p] : IsOpen(p, i) => p \in coordinator.partitions
 
-\* What is read as committed was decided so: nothing of an aborted
-\* transaction is ever visible, and no transaction half.
+\* The marker after a record is the decision on its transaction. So no record of an aborted transaction is ever
+\* visible, and no committed transaction only in part.
 VisibleIsDecided ==
     \A p \in Partitions : \A i \in DOMAIN log[p] :
         log[p][i].kind = "data" /\ ~IsOpen(p, i) => OutcomeOf(p, i) = decided[log[p][i].transaction]

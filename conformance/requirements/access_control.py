@@ -345,7 +345,7 @@ def case(number: int, key: int, resource: ResourceType, ask: Ask) -> None:
         with rules(broker, but(need.operation, resource, things.name_of(resource))):
             expect_refused(broker, lambda: ask(things), need.error)
         broker.eventually(
-            lambda: error_of(ask(things)) != need.error, "the operation is allowed again after the ACL is removed"
+            lambda: error_of(ask(things)) != need.error, "the request is allowed again after the ACL is removed"
         )
 
     assert refused

@@ -66,7 +66,7 @@ def removed_by(broker: Broker, *filters: DeleteAclsRequest.DeleteAclsFilter) -> 
     """For each filter the ACLs that DeleteAcls reports as removed."""
     results = broker.call(DeleteAclsRequest(filters=[*filters])).filter_results
     codes = [(each.error_code, *(acl.error_code for acl in each.matching_acls)) for each in results]
-    broker.expect(all(not any(each) for each in codes), f"DeleteAcls has the errors {codes}")
+    broker.expect(all(not any(each) for each in codes), f"DeleteAcls has no error: {codes}")
     return [
         sorted(
             (a.resource_type, a.resource_name, a.pattern_type, a.principal, a.host, a.operation, a.permission_type)
@@ -110,7 +110,9 @@ def filters_of_entries(broker: Broker) -> None:
             ("two", {"principal_filter": user, "permission_type": DENY}, []),
         ):
             with broker.case(case):
-                broker.expect_equal("found", found(broker, resource_name_filter=name, **filters), entries(*wanted))
+                broker.expect_equal(
+                    "the ACLs found", found(broker, resource_name_filter=name, **filters), entries(*wanted)
+                )
 
 
 @requirement(
@@ -134,7 +136,7 @@ def filters_and_wildcards(broker: Broker) -> None:
                 seen = found(
                     broker, resource_type_filter=UNUSED, resource_name_filter=asked, pattern_type_filter=pattern
                 )
-                broker.expect_equal("found", seen, entries(*wanted))
+                broker.expect_equal("the ACLs found", seen, entries(*wanted))
 
 
 @requirement(
@@ -150,7 +152,7 @@ def filters_of_kinds(broker: Broker) -> None:
     kinds = (TOPIC, GROUP, ResourceType.TRANSACTIONAL_ID)
     made = [rule(ALLOW, ALL, kind, name) for kind in kinds]
     with rules(broker, made):
-        broker.expect_equal("of every kind", found(broker, resource_name_filter=name), entries(*made))
+        broker.expect_equal("the ACLs of every kind", found(broker, resource_name_filter=name), entries(*made))
         for kind, one in zip(kinds, made, strict=True):
             seen = found(broker, resource_type_filter=kind, resource_name_filter=name)
             broker.expect_equal(kind.name, seen, entries(one))
@@ -174,7 +176,7 @@ def removals(broker: Broker) -> None:
     with rules(broker, [*gone, kept]):
         by_user = filter_of(gone[0])
         by_user.operation, by_user.permission_type = Operation.ANY, Permission.ANY
-        broker.expect_equal("the removed", removed_by(broker, by_user), [entries(*gone)])
+        broker.expect_equal("the removed ACLs", removed_by(broker, by_user), [entries(*gone)])
         broker.eventually(lambda: found(broker, resource_name_filter=name) == entries(kept), "the other ACL is left")
 
 
@@ -191,10 +193,10 @@ def removals_by_several_filters(broker: Broker) -> None:
     made, unmade = rule(ALLOW, READ, TOPIC, broker.unused_name()), rule(ALLOW, READ, TOPIC, broker.unused_name())
     with rules(broker, [made]):
         named = removed_by(broker, filter_of(made), filter_of(unmade), filter_of(made))
-        broker.expect_equal("the removed", named, [entries(made), [], entries(made)])
+        broker.expect_equal("the removed ACLs by filter", named, [entries(made), [], entries(made)])
 
 
-# ---- what is no ACL
+# ---- invalid ACLs
 
 
 @requirement(
@@ -219,7 +221,7 @@ def acls_of_filters(broker: Broker) -> None:
             result = only(broker.call(CreateAclsRequest(creations=[wrong])).results, "result")
             broker.expect_error(result.error_code, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR)
     good = rule(ALLOW, READ, TOPIC, name)
-    with rules(broker, [good]):  # what came before it has been carried out
+    with rules(broker, [good]):  # by now the broker has handled all earlier requests
         broker.expect_equal("the ACLs of the name", found(broker, resource_name_filter=name), entries(good))
 
 

@@ -44,7 +44,7 @@ def hidden_topics(broker: Broker) -> None:
     one, other = broker.topic(), broker.topic()
     with rules(broker, but(DESCRIBE, TOPIC, one.name)):
         names = {topic.name for topic in broker.metadata(None).topics}
-    broker.expect_equal("of the two", names & {one.name, other.name}, {other.name})
+    broker.expect_equal("the topics listed, of the two", names & {one.name, other.name}, {other.name})
 
 
 @requirement(
@@ -83,7 +83,7 @@ def operations_of_topic(broker: Broker) -> None:
             topics=[MetadataRequest.MetadataRequestTopic(name=topic.name)], include_topic_authorized_operations=True
         )
         bits = only(broker.call(request).topics, "topic").topic_authorized_operations
-    broker.expect_equal("READ and WRITE", (bits >> READ & 1, bits >> WRITE & 1), (1, 0))
+    broker.expect_equal("the bits of READ and WRITE", (bits >> READ & 1, bits >> WRITE & 1), (1, 0))
 
 
 @requirement(
@@ -100,7 +100,7 @@ def hidden_offsets(broker: Broker) -> None:
     expect_committed(broker, group, {(one, 0): 1, (other, 0): 2})
     with rules(broker, but(DESCRIBE, TOPIC, one.name)):
         found = committed(broker, group, None, known=(one, other))
-    broker.expect_equal("topics", {topic.name for topic, _ in found.partitions}, {other.name})
+    broker.expect_equal("the topics with an offset", {topic.name for topic, _ in found.partitions}, {other.name})
 
 
 @requirement(
@@ -127,7 +127,7 @@ def hidden_pages(broker: Broker) -> None:
                 topic_name=place.topic_name, partition_index=place.partition_index
             )
             request = DescribeTopicPartitionsRequest(topics=[], cursor=cursor)
-    broker.expect_equal("of the two", seen & {one.name, other.name}, {other.name})
+    broker.expect_equal("the topics listed, of the two", seen & {one.name, other.name}, {other.name})
 
 
 @requirement(
@@ -156,7 +156,7 @@ def hidden_transactions(broker: Broker) -> None:
     with rules(broker, but(DESCRIBE, TOPIC, one.name)):
         answer = broker.call(DescribeTransactionsRequest(transactional_ids=[client.name]), to=at)
         state = only(answer.transaction_states, "transaction")
-        broker.expect_equal("topics", {topic.topic for topic in state.topics}, {other.name})
+        broker.expect_equal("the topics of the transaction", {topic.topic for topic in state.topics}, {other.name})
     client.finish(committed=False)
 
 
@@ -180,7 +180,7 @@ def hidden_groups(broker: Broker) -> None:
         return found & {*groups}
 
     with rules(broker, but(DESCRIBE, GROUP, groups[0])):
-        broker.expect_equal("with DESCRIBE of the cluster", listed(), {*groups})
+        broker.expect_equal("the groups listed with DESCRIBE of the cluster", listed(), {*groups})
         with rules(broker, but(DESCRIBE, CLUSTER)):
             broker.eventually(
                 lambda: listed() == {groups[1]}, "without DESCRIBE of the cluster the denied group is left out"

@@ -196,7 +196,9 @@ def wildcards(broker: Broker) -> None:
         expect_refused(broker, lambda: produce(things), REFUSED)
         expect_allowed(broker, fetch(things), "Fetch")
         with rules(broker, [rule(ALLOW, WRITE, TOPIC, things.topic.name)]):
-            broker.expect_equal("with an ACL that allows the name", error_of(produce(things)), REFUSED)
+            broker.expect_equal(
+                "the error of Produce with an ACL that allows the name", error_of(produce(things)), REFUSED
+            )
 
 
 @requirement(
@@ -213,7 +215,7 @@ def names_keep_acls(broker: Broker) -> None:
     with rules(broker, but(WRITE, TOPIC, name)):
         for _ in range(2):
             topic = broker.topic(name=name)
-            broker.expect_equal("Produce", error_of(produce_to(broker, topic)), REFUSED)
+            broker.expect_equal("the error of Produce", error_of(produce_to(broker, topic)), REFUSED)
             broker.expect_equal("the log end", broker.end_offset(topic), 0)
             delete(broker, topic)
 

@@ -70,7 +70,11 @@ def prefixes(broker: Broker) -> None:
         ]
         with rules(broker, wanted):
             expect_both(broker, lambda: produce(things), lambda: produce_to(broker, other))
-            broker.expect_equal(f"{pattern.name}, a longer name", error_of(produce_to(broker, longer)), code)
+            broker.expect_equal(
+                f"{pattern.name} ACLs, the error of Produce to a longer name",
+                error_of(produce_to(broker, longer)),
+                code,
+            )
 
 
 def produce_to(broker: Broker, topic: Topic) -> Any:
@@ -109,7 +113,7 @@ def implied_describe(broker: Broker) -> None:
     things = Things.new(broker)
     with rules(broker, [rule(ALLOW, READ, TOPIC, things.topic.name)]):
         expect_both(broker, lambda: produce(things), lambda: list_offsets(things))
-        broker.expect_equal("Fetch", error_of(fetch(things)), ErrorCode.NONE)
+        broker.expect_equal("the error of Fetch", error_of(fetch(things)), ErrorCode.NONE)
     with rules(broker, but(READ, TOPIC, things.topic.name)):
         expect_both(broker, lambda: fetch(things), lambda: list_offsets(things))
 
@@ -141,7 +145,9 @@ def hosts(broker: Broker) -> None:
     other_host, name = "192.0.2.1", things.topic.name
     allowing = [rule(ALLOW, ALL, TOPIC, name), rule(DENY, WRITE, TOPIC, name, host=other_host)]
     with rules(broker, allowing):
-        broker.expect_equal("with a denial for another host", error_of(produce(things)), ErrorCode.NONE)
+        broker.expect_equal(
+            "the error of Produce with a denial for another host", error_of(produce(things)), ErrorCode.NONE
+        )
     with rules(broker, [rule(ALLOW, ALL, TOPIC, name, host=other_host)]):
         expect_refused(broker, lambda: produce(things), REFUSED)
 
@@ -160,7 +166,7 @@ def other_users(broker: Broker) -> None:
         expect_refused(broker, lambda: produce(things), REFUSED)
 
 
-# ---- a refusal does nothing, and only what is refused is left out
+# ---- a refused request has no effect, and does not affect other topics of its request
 
 
 @requirement(
@@ -177,7 +183,7 @@ def refused_topic_of_two(broker: Broker) -> None:
         request = produce_request({(one, 0): batch(b"x"), (other, 0): batch(b"y")}, acks=-1)
         answer = broker.call(request, to=broker.leader(one))
         broker.expect_equal(
-            "errors",
+            "the errors of Produce",
             sorted(each.error_code for topic in answer.responses for each in topic.partition_responses),
             [ErrorCode.NONE, REFUSED],
         )
@@ -219,7 +225,7 @@ def fetch_of_two(broker: Broker) -> None:
         answer = broker.call(request, to=broker.leader(one))
         found = {topic.topic or topic.topic_id: only(topic.partitions, "partition") for topic in answer.responses}
         parts = [AnswerParts(found)[each.name if each.name in found else each.id] for each in (one, other)]
-        broker.expect_equal("errors", [part.error_code for part in parts], [REFUSED, ErrorCode.NONE])
+        broker.expect_equal("the errors of Fetch", [part.error_code for part in parts], [REFUSED, ErrorCode.NONE])
         broker.expect_equal("bytes of the denied topic", len(bytes(parts[0].records or b"")), 0)
         broker.expect(len(bytes(parts[1].records or b"")) > 0, "the other topic's records are there")
 
@@ -248,10 +254,10 @@ def none_added(broker: Broker) -> None:
         for topic in answer.results_by_topic_v3_and_below
     }
     wanted = {things.topic.name: REFUSED, other.name: ErrorCode.OPERATION_NOT_ATTEMPTED}
-    broker.expect_equal("errors", found, wanted)
+    broker.expect_equal("the errors of AddPartitionsToTxn", found, wanted)
 
 
-# ---- needs of which an operation on the cluster is the other half
+# ---- operations that an ACL of the cluster allows, too
 
 
 @requirement(
@@ -273,7 +279,7 @@ def topics_by_cluster_or_name(broker: Broker) -> None:
         return broker.call(CreateTopicsRequest(topics=[new_topic(name)], timeout_ms=10_000, validate_only=True))
 
     with rules(broker, [*but(Operation.CREATE, TOPIC, name), *but(Operation.DELETE, TOPIC, topic.name)]):
-        broker.expect_equal("CREATE of the cluster", error_of(create()), ErrorCode.NONE)
+        broker.expect_equal("the error of CreateTopics with CREATE of the cluster", error_of(create()), ErrorCode.NONE)
         with rules(broker, wanted):
             expect_refused(broker, create, REFUSED)
             by_id = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic.id)
@@ -283,7 +289,9 @@ def topics_by_cluster_or_name(broker: Broker) -> None:
             for asked in (by_id, by_name):
                 answer = broker.call(DeleteTopicsRequest(topics=[asked], timeout_ms=10_000))
                 broker.expect_error(only(answer.responses, "topic").error_code, REFUSED)
-    broker.expect_equal("the denied topic is there", error_of(broker.metadata([named(topic)])), ErrorCode.NONE)
+    broker.expect_equal(
+        "the error of Metadata for the denied topic", error_of(broker.metadata([named(topic)])), ErrorCode.NONE
+    )
 
 
 def named(topic: Topic) -> MetadataRequest.MetadataRequestTopic:
@@ -308,7 +316,7 @@ def idempotent_producers(broker: Broker) -> None:
 
     everywhere = [rule(ALLOW, ALL, TOPIC, "*"), rule(DENY, WRITE, TOPIC, "*")]
     with rules(broker, everywhere):
-        broker.expect_equal("with IDEMPOTENT_WRITE of the cluster", error(), ErrorCode.NONE)
+        broker.expect_equal("the error of InitProducerId with IDEMPOTENT_WRITE of the cluster", error(), ErrorCode.NONE)
         with rules(broker, but(Operation.IDEMPOTENT_WRITE, CLUSTER)):
             expect_refused(broker, init, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     with rules(broker, but(Operation.IDEMPOTENT_WRITE, CLUSTER)):
@@ -335,11 +343,11 @@ def wrong_acls(broker: Broker) -> None:
     ]
     answer = broker.call(CreateAclsRequest(creations=[good, *wrong, good]))
     codes = [result.error_code for result in answer.results]
-    broker.expect_equal("errors", codes, [0, *[ErrorCode.INVALID_REQUEST] * len(wrong), 0])
+    broker.expect_equal("the errors of CreateAcls", codes, [0, *[ErrorCode.INVALID_REQUEST] * len(wrong), 0])
     broker.eventually(lambda: described(broker, good) == 1, "the ACL is there, once")
     removed = only(broker.call(DeleteAclsRequest(filters=[filter_of(good)])).filter_results, "result")
-    broker.expect_equal("removed", len(removed.matching_acls), 1)
-    broker.eventually(lambda: described(broker, good) == 0, "it is gone")
+    broker.expect_equal("the number of removed ACLs", len(removed.matching_acls), 1)
+    broker.eventually(lambda: described(broker, good) == 0, "the ACL is gone")
 
 
 @requirement(
@@ -347,7 +355,7 @@ def wrong_acls(broker: Broker) -> None:
     notices="operator: kafka-acls shows or removes other ACLs than those that were asked for",
     source="KIP-290; ResourcePatternFilter",
     sentence="A filter LITERAL or PREFIXED finds these patterns of the name, ANY both, MATCH all that apply to the name.",
-    accepted="for the name: 1, 1, 2, and 2 with the prefix; the removed ACLs are named and no others",
+    accepted="of a literal, a prefixed and a shorter prefixed ACL: 1 by LITERAL, 1 by PREFIXED, 2 by ANY, 3 by MATCH",
     **SINCE,
 )
 def filters(broker: Broker) -> None:

@@ -176,9 +176,10 @@ def plain_accepted(broker: Broker) -> None:
     "SEC-07",
     notices=EXPOSED,
     source="KIP-152; PlainSaslServer.evaluateResponse",
-    sentence="PLAIN with a wrong password, an unknown user, another user's name as authorization id, or four parts is refused "
-    "with SASL_AUTHENTICATION_FAILED, and the connection is closed; the first two are refused in the same words.",
-    accepted="SASL_AUTHENTICATION_FAILED(58), then closed; one message for the first two",
+    sentence="PLAIN with a wrong or empty password, an unknown user, another user's name as authorization id, or another number "
+    "of parts than three is refused with SASL_AUTHENTICATION_FAILED, and the connection is closed; a wrong password and an "
+    "unknown user are refused in the same words.",
+    accepted="SASL_AUTHENTICATION_FAILED(58), then closed; one message for a wrong password and an unknown user",
     configs=SASL,
     apis=APIS,
 )
@@ -266,7 +267,10 @@ def scram_first_message(broker: Broker) -> None:
         broker.expect_error(answer.error_code, ErrorCode.NONE)
         parts = dict(part.split("=", 1) for part in bytes(answer.auth_bytes).decode().split(",") if "=" in part)
         nonce = parts.get("r", "")
-        broker.expect(nonce.startswith("nonceofclient") and len(nonce) >= 13 + 16, f"the nonce is {nonce}")
+        broker.expect(
+            nonce.startswith("nonceofclient") and len(nonce) >= 13 + 16,
+            f"the server's nonce follows the client's: {nonce}",
+        )
         broker.expect_equal("the iterations", parts.get("i"), str(ITERATIONS))
         broker.expect_equal("the salt", parts.get("s"), "YSBzYWx0IG9mIHRoZSBzdWl0ZQ==")
         nonces.add(nonce)
@@ -277,9 +281,8 @@ def scram_first_message(broker: Broker) -> None:
     "SEC-11",
     notices=EXPOSED,
     source="KIP-84; ScramSaslServer.evaluateResponse",
-    sentence="SCRAM with a wrong password, an unknown user, a credential of the other mechanism, or messages of another "
-    "exchange is "
-    "refused with SASL_AUTHENTICATION_FAILED, and the connection is closed.",
+    sentence="SCRAM with a wrong password, an unknown user, a credential of the other mechanism, or a last message with a wrong "
+    "proof, without one or with another nonce is refused with SASL_AUTHENTICATION_FAILED, and the connection is closed.",
     accepted="SASL_AUTHENTICATION_FAILED(58), then closed; closed without an answer to a last message that is none",
     configs=SASL,
     apis=WITH_CREDENTIALS,

@@ -34,7 +34,8 @@ def brokers_are_listed(broker: Broker) -> None:
     broker.expect_served(what="ApiVersions v0 is answered")
     brokers = broker.metadata([]).brokers
     broker.expect(
-        all(one.host and one.port > 0 for one in brokers) and bool(brokers), f"{len(brokers)} brokers are listed"
+        all(one.host and one.port > 0 for one in brokers) and bool(brokers),
+        f"{len(brokers)} brokers are listed, at least one, each with host and port",
     )
 
 
@@ -158,7 +159,7 @@ def offset_is_kept(broker: Broker) -> None:
 def producer_id_is_given(broker: Broker) -> None:
     topic = broker.topic()
     producer_id, epoch = broker.producer_id()
-    broker.expect(producer_id >= 0 and epoch >= 0, f"producer {producer_id} in epoch {epoch}")
+    broker.expect(producer_id >= 0 and epoch >= 0, f"0 or more are producer id {producer_id} and epoch {epoch}")
     broker.expect_equal("the base offset", broker.append(topic, idempotent([b"one"], producer_id, epoch, 0)), 0)
 
 
@@ -212,7 +213,7 @@ def consumer_is_assigned(broker: Broker) -> None:
 )
 def configurations_are_described(broker: Broker) -> None:
     found = broker.broker_configs(None)
-    broker.expect(bool(found), f"{len(found)} configurations are described")
+    broker.expect(bool(found), f"{len(found)} configurations, at least one, are described")
 
 
 @requirement(
@@ -246,7 +247,7 @@ def records_are_deleted(broker: Broker) -> None:
 )
 def copy_is_on_another_node(broker: Broker) -> None:
     nodes = {one.node_id: (one.host, one.port) for one in broker.metadata([]).brokers}
-    broker.expect(len(nodes) > 1, f"Metadata lists {len(nodes)} brokers")
+    broker.expect(len(nodes) > 1, f"Metadata lists {len(nodes)} brokers, at least two")
     name = broker.unused_name()
     made = broker.create_topic(name, configs={"retention.ms": "-1"}, replication_factor=2)
     broker.expect_error(made.error_code, ErrorCode.NONE, what="a topic of two replicas")

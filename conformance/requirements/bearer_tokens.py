@@ -85,7 +85,7 @@ def first(token: str, header: str = "n,,", extension: str = "") -> str:
 
 
 def is_let_in(broker: Broker, connection: BrokerConnection, message: str) -> bool:
-    """Whether the broker accepts the token. It refuses with a JSON object; the client sends a byte, and gets the error."""
+    """Whether the broker accepts the token. A refusal is a JSON object, and after a byte of the client the error."""
     answer = say(connection, message)
     if answer.error_code == ErrorCode.NONE and not answer.auth_bytes:
         return True
@@ -121,7 +121,8 @@ def taken(broker: Broker) -> None:
             broker.expect_error(answer.error_code, ErrorCode.NONE)
             broker.expect_equal("the answer", bytes(answer.auth_bytes), b"")
             broker.expect(
-                0 < answer.session_lifetime_ms <= 600_000, f"the session lasts {answer.session_lifetime_ms} ms"
+                0 < answer.session_lifetime_ms <= 600_000,
+                f"the session lasts {answer.session_lifetime_ms} ms, no longer than the token",
             )
             expect_authenticated(broker, connection)
 

@@ -265,7 +265,7 @@ def both_policies(broker: Broker) -> None:
     now = now_ms()
     for key, age in ((b"old", 3 * HOUR_MS), (b"k", HOUR_MS // 2)):
         broker.append(both, batch(Record(b"v", key, timestamp=now - age)))
-    # Only then is there a second closed segment: compacted into one with it, the old record would be as young as that.
+    # Wait before a second segment closes: compaction would join both, and the joined segment would be as young as that one.
     broker.eventually(lambda: broker.start_offset(both) >= 1, "the segment of three hours ago is removed")
     for key, age in ((b"k", HOUR_MS // 3), (b"z", 0)):
         broker.append(both, batch(Record(b"v", key, timestamp=now - age)))

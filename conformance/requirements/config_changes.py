@@ -178,9 +178,9 @@ def append_and_subtract(broker: Broker) -> None:
     notices="operator: a wrong value is stored, or half of a change",
     source="ConfigurationControlManager.validateAlterConfig; LogConfig.validate",
     sentence="A change with an unknown name or an impossible value is INVALID_CONFIG, one without a value or of the same name "
-    "twice INVALID_REQUEST; one of an unknown topic is UNKNOWN_TOPIC_OR_PARTITION, of an unknown type INVALID_REQUEST. Nothing "
-    "of the resource is changed then, and the others are.",
-    accepted="40 (with ZooKeeper 42 too), 42, 3; an operation that does not exist INVALID_REQUEST(42) or "
+    "twice INVALID_REQUEST; one of an unknown topic is UNKNOWN_TOPIC_OR_PARTITION, of an illegal name INVALID_TOPIC_EXCEPTION, "
+    "of an unknown type or broker INVALID_REQUEST. Nothing of the resource is changed then, and the others are.",
+    accepted="40 (with ZooKeeper 42 too), 42, 3, 17, 42; an operation that does not exist INVALID_REQUEST(42) or "
     "UNKNOWN_SERVER_ERROR(-1); the topic's "
     "configurations stay, those of another topic in the same request change",
     draft="an operation that does not exist was not thought of: Kafka 4.3.1 refuses the whole request as its own error",

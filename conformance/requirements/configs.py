@@ -62,7 +62,7 @@ TYPES = {
 """One configuration of each type of value (v3+): boolean 1, string 2, int 3, long 5, double 6, list 7."""
 
 
-# ---- saying
+# ---- requests
 
 
 def plain_topic(broker: Broker, configs: dict[str, str] | None = None) -> Topic:
@@ -119,7 +119,7 @@ def set_on(broker: Broker, topic: Topic) -> dict[str, str | None]:
     }
 
 
-# ---- judging
+# ---- judgements
 
 
 @requirement(
@@ -155,7 +155,7 @@ def describe_topic_configs(broker: Broker) -> None:
                     all(held[name].config_source in SOURCES for name in names), "every config source is one of Kafka's"
                 )
             flags = {(one.read_only, one.is_sensitive) for one in found.configs}
-            broker.expect_equal("read-only and sensitive", flags, {(False, False)})
+            broker.expect_equal("whether they are read-only and sensitive", flags, {(False, False)})
             some = described(broker, topic, ["segment.bytes", "no.such.config", "retention.ms"], version=version)
             broker.expect_equal(
                 "what two keys and an unknown one give", sorted(some), ["retention.ms", "segment.bytes"]
@@ -201,7 +201,7 @@ def describe_unknown(broker: Broker) -> None:
             results = describe(broker, (kind, name), *beside)
             found = AnswerParts({(one.resource_type, one.resource_name): one for one in results})
             if kind == NO_SUCH_TYPE and not broker.by_kraft() and (0, name) in found:
-                found[kind, name] = found.pop((0, name))  # answered as of the type that it stands for: unknown
+                found[kind, name] = found.pop((0, name))  # such a broker answers with type 0, which means unknown
             broker.expect_equal("the resources", set(found), {(kind, name), *beside})
             broker.expect_error(found[kind, name].error_code, error)
             broker.expect_equal("its configurations", found[kind, name].configs, [])
@@ -242,12 +242,12 @@ def documented_defaults(broker: Broker) -> None:
 )
 def describe_broker(broker: Broker) -> None:
     brokers = broker.metadata([]).brokers
-    broker.expect(bool(brokers), f"{len(brokers)} brokers")
+    broker.expect(bool(brokers), f"{len(brokers)} brokers, at least one, are in Metadata")
     resource, address = (BROKER_RESOURCE, str(brokers[0].node_id)), (brokers[0].host, brokers[0].port)
     result = only(describe(broker, resource, to=address), f"result for broker {resource[1]}")
     broker.expect_error(result.error_code, ErrorCode.NONE)
     found = AnswerParts({one.name: one for one in result.configs})
-    broker.expect(len(found) >= 50, f"{len(found)} configurations")
+    broker.expect(len(found) >= 50, f"{len(found)} configurations, at least 50, are described")
     name = "group.initial.rebalance.delay.ms"
     broker.expect(name in found, f"{name} is described")
     seen = found[name].value, found[name].config_source, found[name].read_only
@@ -284,6 +284,6 @@ def documentation(broker: Broker) -> None:
     apis={"DescribeConfigs": 3},
 )
 def types(broker: Broker) -> None:
-    found = described(broker, plain_topic(broker), TYPES)  # that each name is there is the business of CFG-01
+    found = described(broker, plain_topic(broker), TYPES)  # CFG-01 judges that each name is there
     wanted = {name: kind for name, kind in TYPES.items() if name in found} or TYPES
     broker.expect_equal("the types", AnswerParts({name: found[name].config_type for name in found}), wanted)

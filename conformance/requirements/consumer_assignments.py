@@ -55,7 +55,8 @@ def given_up_first(broker: Broker) -> None:
         lambda: one.beat() and one.assigned != one.reported, "the first member is asked to revoke partitions"
     )
     broker.expect(
-        one.assigned < one.reported, f"the first member keeps {len(one.assigned)} of {len(one.reported)} partitions"
+        one.assigned < one.reported,
+        f"the first member keeps only a part: {len(one.assigned)} of {len(one.reported)} partitions",
     )
     for _ in range(10):
         other.beat()
@@ -183,7 +184,7 @@ def changes(broker: Broker) -> None:
     def expect(*topics: Topic, what: str) -> None:
         nonlocal epoch
         settle(consumer, topics=topics, what=what)
-        broker.expect(consumer.epoch > epoch, f"{what}: epoch {consumer.epoch} after {epoch}")
+        broker.expect(consumer.epoch > epoch, f"{what}: epoch {consumer.epoch} is above {epoch}")
         epoch = consumer.epoch
 
     for topics, what in (((first, second), "a second topic"), ((second,), "without the first")):
@@ -340,7 +341,9 @@ def expect_shares(broker: Broker, consumers: Collection[Consumer], partitions: i
     """Expect that the numbers of assigned partitions differ by one at most."""
     sizes = {len(one.assigned) for one in consumers}
     fair = partitions // len(consumers)
-    broker.expect(sizes <= {fair, fair + 1}, f"the shares of {len(consumers)} members are {sorted(sizes)}")
+    broker.expect(
+        sizes <= {fair, fair + 1}, f"the shares of {len(consumers)} members differ by one at most: {sorted(sizes)}"
+    )
 
 
 @requirement(
@@ -361,7 +364,7 @@ def many_groups(broker: Broker) -> None:
     whole = partitions_of(topic)
 
     def owned() -> bool:
-        """All beat each time, so that none is silent for its session on a broker that answers slowly."""
+        """Whether each member owns the topic. All send heartbeats each time, so that a slow broker removes none as silent."""
         for one in consumers:
             one.beat()
         return all(one.assigned == one.reported == whole for one in consumers)

@@ -65,7 +65,9 @@ def silent_members(broker: Broker) -> None:
     silent.beat()
     settle(one, topics=[topic], what="the one that beats holds all partitions", within_s=OUT_WITHIN_S)
     waited_ms = (time.monotonic() - began) * 1000
-    broker.expect(waited_ms >= SESSION_MS - EARLY_MS, f"after {waited_ms:.0f} ms")
+    broker.expect(
+        waited_ms >= SESSION_MS - EARLY_MS, f"after {waited_ms:.0f} ms, and not before its session timeout is over"
+    )
     answer = silent.ask(topic_partitions=[])
     broker.expect_error(answer.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="a heartbeat of the silent member")
 
@@ -107,7 +109,9 @@ def clinging_members(broker: Broker) -> None:
         put_out, "the member that keeps revoked partitions is removed", within_s=OUT_WITHIN_S, every_s=0.1
     )
     waited_ms = (time.monotonic() - began) * 1000
-    broker.expect(waited_ms >= timeout_ms - EARLY_MS, f"after {waited_ms:.0f} ms")
+    broker.expect(
+        waited_ms >= timeout_ms - EARLY_MS, f"after {waited_ms:.0f} ms, and not before its rebalance timeout is over"
+    )
     settle(newcomer, topics=[topic])
 
 
@@ -148,7 +152,7 @@ def largest_size(broker: Broker) -> None:
     notices="operator: kafka-configs --entity-type groups has no effect, or one on other groups",
     source="KIP-848; GroupConfig, consumer.heartbeat.interval.ms",
     sentence="A group can have a heartbeat interval of its own, set as a configuration of the group; its members receive it, "
-    "and other groups' are not.",
+    "and members of other groups do not.",
     accepted="the interval that was set, for this group; group.consumer.heartbeat.interval.ms for another one",
     since=SINCE,
     apis=HEARTBEAT | {"IncrementalAlterConfigs": 0},

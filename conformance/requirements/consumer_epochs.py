@@ -110,7 +110,7 @@ def commits_by_epoch(broker: Broker) -> None:
         ErrorCode.UNSUPPORTED_VERSION,
     )
     epoch = consumer.epoch
-    before = 0  # without the partition; an earlier epoch in which the member had it is taken (KIP-1251)
+    before = 0  # in which the member had no partition: KIP-1251 accepts an earlier epoch in which it had this one
     for version, said, id, error in (
         (9, epoch, consumer.id, ErrorCode.NONE), (9, epoch + 1, consumer.id, stale), (9, before, consumer.id, stale),
         (9, epoch, "unknown", unknown), (8, epoch, consumer.id, unsupported), (2, epoch, consumer.id, unsupported),
@@ -145,7 +145,7 @@ def joining_again(broker: Broker) -> None:
     one, other = joined(broker, group, 2, [topic])
     epoch = one.epoch
     one.join()
-    broker.expect(one.epoch >= epoch, f"epoch {one.epoch} after {epoch}")
+    broker.expect(one.epoch >= epoch, f"epoch {one.epoch} is not below {epoch}")
     settle(one, other, topics=[topic])
     found = described_one(broker, group)
     broker.expect_equal("the members", {member.member_id for member in found.members}, {one.id, other.id})
@@ -209,7 +209,9 @@ def late_commits(broker: Broker) -> None:
     other = Consumer(broker, group, [topic])
     other.join()
     settle(one, other, topics=[topic])
-    broker.expect(0 < len(one.assigned) < len(before), f"{len(one.assigned)} of {len(before)} partitions were kept")
+    broker.expect(
+        0 < len(one.assigned) < len(before), f"{len(one.assigned)} of {len(before)} partitions, and not all, were kept"
+    )
     broker.expect(set(one.assigned) < before, f"{one.assigned} is a part of {before}")
     kept, lost = min(one.assigned)[1], min(before - one.assigned)[1]
 

@@ -170,9 +170,9 @@ def first_heartbeat(broker: Broker) -> None:
             consumer = Consumer(broker, unused_group(broker), [topic], version=version)
             chosen = consumer.id
             answer = consumer.join()
-            broker.expect(bool(answer.member_id), f"the member id is {answer.member_id!r}")
-            broker.expect(chosen in ("", answer.member_id), "it is the one that was chosen, if one was")
-            broker.expect(answer.member_epoch >= 1, f"the epoch is {answer.member_epoch}")
+            broker.expect(bool(answer.member_id), f"a member id is assigned: {answer.member_id!r}")
+            broker.expect(chosen in ("", answer.member_id), "the member id is the one that the client chose, if it did")
+            broker.expect(answer.member_epoch >= 1, f"the epoch is above 0: {answer.member_epoch}")
             broker.expect_equal("the interval", answer.heartbeat_interval_ms, 5_000)
             broker.expect(answer.assignment is not None, "an assignment is reported, even if it is empty")
             settle(consumer, topics=[topic])
@@ -224,7 +224,7 @@ def short_and_full(broker: Broker) -> None:
         broker.expect_equal("the epoch", answer.member_epoch, epoch)
     answer = consumer.beat(full=True)
     broker.expect(answer.assignment is not None, "a full one is answered with an assignment")
-    broker.expect_equal("it", reported_in(answer), partitions_of(topic))
+    broker.expect_equal("the assignment in answer to a full one", reported_in(answer), partitions_of(topic))
     broker.expect_equal("the epoch", answer.member_epoch, epoch)
 
 
@@ -251,7 +251,7 @@ def bad_expressions(broker: Broker) -> None:
     "CGH-20",
     notices="tool: kafka-consumer-groups --describe shows groups of the new protocol by it",
     source="KIP-848; ConsumerGroupDescribeResponse schema",
-    sentence="ConsumerGroupDescribe reports a group's state, epochs, assignor, and of each member its epoch, client, "
+    sentence="ConsumerGroupDescribe reports a group's state, epochs, assignor, and of each member its epoch, client, rack, "
     "subscription, what it owns and what it is to own.",
     accepted="Stable, with group and assignment epoch those of the members, uniform, each member's own partitions by topic id "
     "and name, client id and host; Empty once all have left",
@@ -276,7 +276,7 @@ def described_groups(broker: Broker) -> None:
         broker.expect_equal("its epoch", member.member_epoch, epoch)
         broker.expect_equal("its subscription", list(member.subscribed_topic_names), [topic.name])
         broker.expect_equal("its rack and client", (member.rack_id, member.client_id), ("a rack", "tidegauge"))
-        broker.expect(bool(member.client_host), f"its host is {member.client_host}")
+        broker.expect(bool(member.client_host), f"its host is reported: {member.client_host}")
         for reported, assignment in (("owned", member.assignment), ("to be owned", member.target_assignment)):
             owned = {(one.topic_id, partition) for one in assignment.topic_partitions for partition in one.partitions}
             broker.expect_equal(f"the partitions {reported}", owned, consumer.assigned)

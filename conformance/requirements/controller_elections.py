@@ -48,7 +48,7 @@ def writes_go_on(nodes: JudgedCluster) -> bool:
     broker.saw(f"{len(writes.errors) - failures} errors for 50 records")
 
     def replaced() -> Any:
-        with suppress(Failed):  # a node that passes the question on may wait for the dead one
+        with suppress(Failed):  # a node that forwards the request may wait for the dead controller
             now = nodes.quorum()
             return now if now.leader_id not in (active, NO_ID) else None
         return None
@@ -59,7 +59,7 @@ def writes_go_on(nodes: JudgedCluster) -> bool:
     def made() -> Topic | None:
         with suppress(
             Failed
-        ):  # who places replicas by itself may choose the dead node, too, until it is fenced (REP-05)
+        ):  # a target that ignores assignments may choose the dead node, until it is fenced (REP-05)
             return nodes.topic(leader, follower)
         return None
 

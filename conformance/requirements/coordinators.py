@@ -80,11 +80,11 @@ def offsets_partitions(broker: Broker) -> dict[int, Any]:
 )
 def the_same_from_everywhere(broker: Broker) -> None:
     brokers = {(one.node_id, one.host, one.port) for one in broker.metadata([]).brokers}
-    broker.expect(bool(brokers), f"{len(brokers)} brokers")
+    broker.expect(bool(brokers), f"{len(brokers)} brokers, at least one, are in Metadata")
     for number in range(20):
         group = broker.unused_name(f"group-{number}")
         first = place(found(broker, group))
-        broker.expect(first in brokers, f"{group} is at node {first[0]}")
+        broker.expect(first in brokers, f"{group} is coordinated by a broker that Metadata lists: node {first[0]}")
         for _, host, port in [*brokers, *brokers]:
             seen = place(found(broker, group, to=(host, port)))
             if seen != first:
@@ -252,7 +252,7 @@ def transaction_coordinator(broker: Broker) -> None:
     name = broker.unused_name("txn")
     wanted = place(found(broker, name, key_type=TRANSACTION))
     brokers = {(one.node_id, one.host, one.port) for one in broker.metadata([]).brokers}
-    broker.expect(wanted in brokers, f"{name} is at node {wanted[0]}")
+    broker.expect(wanted in brokers, f"{name} is coordinated by a broker that Metadata lists: node {wanted[0]}")
     lowest, highest = broker.versions_of(FindCoordinatorRequest)
     for version in range(max(lowest, 1), highest + 1):
         answer = only(find(broker, name, key_type=TRANSACTION, version=version), f"coordinator of {name}")

@@ -144,7 +144,7 @@ def bearer(broker: Broker) -> None:
     answer = show(broker, connection, token)
     broker.expect_error(answer.error_code, ErrorCode.NONE)
     lifetime_ms = answer.session_lifetime_ms
-    broker.expect(0 < lifetime_ms <= RENEWED_FOR_MS, f"the session lasts {lifetime_ms} ms")
+    broker.expect(0 < lifetime_ms <= RENEWED_FOR_MS, f"the session lasts {lifetime_ms} ms, no longer than the token")
     expect_authenticated(broker, connection)
     stranger: Any = SimpleNamespace(token_id=broker.unused_name("token"), hmac=token.hmac)
     for name, shown, password, extension in (
@@ -180,7 +180,10 @@ def renewed(broker: Broker) -> None:
     with broker.case("the end"):
         before = time.time() * 1000
         ends = renew(owner, own.hmac, SOONER_MS).expiry_timestamp_ms
-        broker.expect(abs(ends - before - SOONER_MS) < SOONER_MS, f"it ends {ends - before:.0f} ms from now")
+        broker.expect(
+            abs(ends - before - SOONER_MS) < SOONER_MS,
+            f"the token ends {ends - before:.0f} ms from now, about as requested",
+        )
         ends = renew(owner, own.hmac).expiry_timestamp_ms
         broker.expect(ends >= own.expiry_timestamp_ms, "the end is not before the first one")
         broker.expect_equal(
@@ -216,7 +219,7 @@ def expired_at_once(broker: Broker) -> None:
     with broker.case("sooner"):
         answer = expire(owner, token.hmac, 60_000)
         broker.expect_error(answer.error_code, ErrorCode.NONE)
-        broker.expect(answer.expiry_timestamp_ms < token.expiry_timestamp_ms, "it ends sooner")
+        broker.expect(answer.expiry_timestamp_ms < token.expiry_timestamp_ms, "the token ends sooner than before")
     with broker.case("at once"):
         broker.expect_error(expire(owner, token.hmac).error_code, ErrorCode.NONE)
         broker.eventually(lambda: not is_served(broker, token), "the token is no longer accepted")
@@ -262,8 +265,10 @@ def not_allowed(broker: Broker) -> None:
     "SEC-25",
     notices=EXPOSED,
     source="KIP-48, KIP-368; SaslServerAuthenticator.ReauthInfo.calcCompletionTimesAndReturnSessionLifetimeMs",
-    sentence="After a token's end its bearers are not served: neither one that is connected already, nor one that comes then.",
-    accepted="closed, or SASL_AUTHENTICATION_FAILED(58)",
+    sentence="After a token's end its bearers are not served, neither one that is connected already, nor one that comes then, "
+    "and its owner cannot renew it.",
+    accepted="closed, or SASL_AUTHENTICATION_FAILED(58); for the renewal DELEGATION_TOKEN_EXPIRED(66) or "
+    "DELEGATION_TOKEN_NOT_FOUND(62)",
     since=ON_CONTROLLERS,
     configs=TOKENS,
     apis=NEEDED,

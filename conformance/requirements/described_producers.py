@@ -109,7 +109,7 @@ def describe_open_transaction(broker: Broker) -> None:
     ended = broker.call(
         EndTxnRequest(transactional_id=name, producer_id=id, producer_epoch=epoch, committed=True), 4, to=coordinator
     )
-    broker.expect(ended.error_code == ErrorCode.NONE, f"EndTxn: {error_name(ended.error_code)}")
+    broker.expect(ended.error_code == ErrorCode.NONE, f"EndTxn succeeds: {error_name(ended.error_code)}")
     broker.eventually(
         lambda: not (found := active_producers(broker, topic).get(id)) or found.current_txn_start_offset == -1,
         "no transaction is open any more",

@@ -123,7 +123,8 @@ def a_laggard_rather_than_nobody(broker: Broker) -> None:
         nodes.await_isr(topic, follower)
         kept = values(broker.log(topic))
         broker.expect(
-            5 <= len(kept) < len(writes.sent), f"the new leader has {len(kept)} of {len(writes.sent)} records"
+            5 <= len(kept) < len(writes.sent),
+            f"the new leader has only a part, {len(kept)} of {len(writes.sent)} records",
         )
         broker.expect_equal("the records of the new leader", kept, writes.sent[: len(kept)])
         broker.expect_equal("the next base offset", broker.append(topic, batch(b"new")), len(kept))
@@ -437,7 +438,7 @@ def eligible_leader_replicas(broker: Broker) -> None:
         nodes.await_state(
             topic, lambda state: state.leader == follower and state.epoch > before.epoch, f"node {follower} leads"
         )
-        nodes.restart(leader)  # below the minimum the new leader cannot know its high watermark, and shows nothing
+        nodes.restart(leader)  # below min.insync.replicas the new leader has no high watermark: it serves none
         nodes.await_isr(topic, leader, follower)
         nodes.await_served(topic)
         broker.expect_equal(

@@ -45,7 +45,7 @@ def change_the_leader(nodes: JudgedCluster, topic: Topic, reported: EpochsByOffs
         for number in range(TAIL):
             broker.append(topic, batch(b"tail %d, epoch %d" % (number, epoch)), acks=1)
         reported.take(broker.log(topic), f"the leader, node {leader}, with its tail")
-        lasts = follower in nodes.state(topic).isr  # else it may be fenced, on a busy machine, and does not lead
+        lasts = follower in nodes.state(topic).isr  # else it may be fenced, and cannot become the leader
         nodes.kill(leader)
         lasts = lasts and moment.lasts
     if lasts:
@@ -90,5 +90,5 @@ def one_record_an_offset(broker: Broker) -> None:
             in_time(broker, once)
             look_everywhere(nodes, topic, reported, (leader, follower))
         epochs = {epoch for epoch, _ in reported.at.values()}
-        broker.expect(len(epochs) > LEADER_EPOCHS, f"records of {len(epochs)} epochs were read")
+        broker.expect(len(epochs) > LEADER_EPOCHS, f"records of {len(epochs)} epochs were read, of one for each leader")
         broker.saw(f"{reported.answers} answers report the same of {len(reported.at)} offsets")

@@ -137,7 +137,7 @@ def one_batch_at_least(broker: Broker) -> None:
                 {(topic, 2): 0, (topic, 1): 0, (topic, 0): 0}, max_bytes=limits[0], partition_max_bytes=limits[1]
             )
             answer = broker.call(request, version, to=broker.leader(topic))
-            sizes = {0: 0, 1: 0, 2: 0} | served_bytes(answer)  # that none is left out is the business of FSS-01
+            sizes = {0: 0, 1: 0, 2: 0} | served_bytes(answer)  # FSS-01 judges that no partition is left out
             what = f"v{version}, max_bytes={limits[0]}, partition_max_bytes={limits[1]}"
             if sizes[1] >= len(data) and sum(sizes.values()) > len(data) and not sizes[2]:
                 broker.tolerate(f"{what}: the bytes by partition are {sizes}, more than one batch of {len(data)}")
@@ -179,7 +179,7 @@ def limits_hold(broker: Broker) -> None:
             )
             found = partitions_of(broker.call(request, version, to=broker.leader(topic)))
             what = f"v{version}, max_bytes={max_bytes}, partition_max_bytes={partition_max_bytes}"
-            listed = [one.partition_index for one in found]  # that none is left out is the business of FSS-01
+            listed = [one.partition_index for one in found]  # FSS-01 judges that no partition is left out
             broker.expect_equal(f"{what}: the partitions", listed, [one for one in order if one in listed])
             counts = dict.fromkeys(order, 0) | {one.partition_index: len(batches(one.records or b"")) for one in found}
             whole = tuple(counts.values())
@@ -364,7 +364,7 @@ def epoch_of_the_append(broker: Broker) -> None:
         epochs.append(broker.leader_epoch(topic))
     stored = [one.partition_leader_epoch for one in batches(broker.log(topic))]
     broker.expect_equal("the epochs in the log", stored, epochs)
-    broker.expect(epochs == sorted(epochs) and epochs[0] < epochs[-1], f"the leader's epochs were {epochs}")
+    broker.expect(epochs == sorted(epochs) and epochs[0] < epochs[-1], f"the leader's epochs grew: {epochs}")
 
 
 @requirement(

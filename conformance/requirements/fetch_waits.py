@@ -59,7 +59,9 @@ def waits_at_the_end(broker: Broker) -> None:
         broker.expect_error(found.error_code, ErrorCode.NONE)
         broker.expect_equal("the bytes of records", len(found.records or b""), 0)
         broker.expect_equal("the high watermark", found.high_watermark, end)
-        broker.expect(waited_ms >= SHORT_MS * 0.9, f"answered after {waited_ms:.0f} of {SHORT_MS} ms")
+        broker.expect(
+            waited_ms >= SHORT_MS * 0.9, f"answered after {waited_ms:.0f} ms, not before max_wait_ms of {SHORT_MS} ms"
+        )
 
 
 @requirement(
@@ -119,7 +121,7 @@ def woken_by_an_append(broker: Broker) -> None:
         request = fetch_request(asked, max_wait_ms=LONG_MS, min_bytes=needed)
         started = time.monotonic()
         connection.send(request, broker.version_for(request), note=what)
-        connection.is_silent(0.05)  # the fetch is there before the appends are, or else less is seen
+        connection.is_silent(0.05)  # time for the fetch to arrive before the appends; otherwise the test sees less
         for partition in appended:
             offsets[partition] = broker.append(topic, data, partition=partition) + 1
         answer = connection.receive(timeout_s=LONG_MS / 1000 + 5)

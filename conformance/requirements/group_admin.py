@@ -256,7 +256,8 @@ def not_the_coordinator(broker: Broker) -> None:
     "DescribeGroups "
     "and DeleteGroups, and INVALID_GROUP_ID for ConsumerGroupDescribe; the others of the request are answered as ever.",
     accepted="Empty once an offset is committed, or Dead; NONE(0) for its deletion, or GROUP_ID_NOT_FOUND(69) where there is "
-    "nothing; INVALID_GROUP_ID(24), in 4.0.0 UNKNOWN_SERVER_ERROR(-1) (apache/kafka#20036); the connection stays",
+    "nothing, NOT_COORDINATOR(16) where another broker coordinates it; INVALID_GROUP_ID(24), in "
+    "4.0.0 UNKNOWN_SERVER_ERROR(-1) (apache/kafka#20036); the connection stays",
     tolerated="INVALID_GROUP_ID(24) for all of them",
     draft="DeleteGroups was said to refuse it with INVALID_GROUP_ID: Kafka deletes its offsets",
     exclusive=True,

@@ -33,7 +33,7 @@ def legal_group_ids(broker: Broker) -> None:
     }  # fmt: skip
     names = {reported: f"{form}{stem}" for reported, form in forms.items()}
     first = Group(broker).stable(1)[0].generation
-    """Of an ordinary group's first member; one that is not a group of its own is in a later generation."""
+    """The first generation of an ordinary group. A name that is taken for another group's would be in a later one."""
     kept: set[str] = set()
     for number, (reported, name) in enumerate(names.items()):
         with broker.case(reported):

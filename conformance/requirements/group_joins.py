@@ -84,12 +84,12 @@ def member_ids(broker: Broker) -> None:
             if version >= FIRST_WITH_IDENTITY:
                 first = member.ask_to_join()
                 broker.expect_error(first.error_code, ErrorCode.MEMBER_ID_REQUIRED, what="without a member id")
-                broker.expect(bool(first.member_id), f"the id {first.member_id!r} is given")
+                broker.expect(bool(first.member_id), f"the id {first.member_id!r} is given by the first response")
                 broker.expect_equal("the generation", first.generation_id, -1)
             given = member.id
             answer = member.ask_to_join()
             broker.expect_error(answer.error_code, ErrorCode.NONE, what="JoinGroup that must be admitted")
-            broker.expect(bool(answer.member_id), f"the member id is {answer.member_id!r}")
+            broker.expect(bool(answer.member_id), f"a member id is assigned: {answer.member_id!r}")
             broker.expect(given in ("", answer.member_id), "the member id is the one from the first response")
             broker.expect_equal("the leader", answer.leader, answer.member_id)
             broker.expect(answer.member_id not in ids, "no other member has this id")
@@ -256,7 +256,7 @@ def generations(broker: Broker) -> None:
         first = one.generation
         if first != 1:
             broker.tolerate(f"the first generation is {first}")
-        joined = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS  # GRP-14 speaks of which
+        joined = ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS  # GRP-14 judges which of the two
         broker.expect_error(one.heartbeat(), *joined, what="Heartbeat in it")
         seen = [first]
         group.admit(other, [one])
@@ -303,7 +303,10 @@ def joined_before_the_delay_ended(broker: Broker) -> bool:
     second.begin_join()
     first.expect_joined()
     waited_ms = (time.monotonic() - began) * 1000
-    broker.expect(waited_ms >= INITIAL_DELAY_MS, f"the first is answered after {waited_ms:.0f} ms")
+    broker.expect(
+        waited_ms >= INITIAL_DELAY_MS,
+        f"the first is answered after {waited_ms:.0f} ms, and not before the initial delay is over",
+    )
     broker.expect_equal("its generation", first.generation, 1)
     reported = {one.member_id for one in first.answer.members}
     if first.leads and reported == {first.id}:

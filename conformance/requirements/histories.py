@@ -212,7 +212,7 @@ def progress(broker: Broker) -> None:
     found = hunted(broker)
     others = of_other_rules(found)
     unexplained = [reason for reason in found.unexplained if reason not in others]
-    if found.result.stuck:  # it may wait for the target, or for a busy machine; what others saw counts
+    if found.result.stuck:  # it waits for the target or a busy machine: what other clients saw counts
         expect_none(broker, "no-progress", evidence=sends(broker))
         broker.skip("; ".join(unexplained))
     if unexplained:

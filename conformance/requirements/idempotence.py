@@ -116,7 +116,8 @@ def fresh_producer_ids(broker: Broker) -> None:
             answer = init_producer_id(broker, version)
             broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"v{version}")
             broker.expect(
-                answer.producer_id >= 0 and answer.producer_id not in given, f"v{version}: id {answer.producer_id}"
+                answer.producer_id >= 0 and answer.producer_id not in given,
+                f"v{version}: the producer id is 0 or more, and new: {answer.producer_id}",
             )
             broker.expect_equal(f"v{version}: the epoch", answer.producer_epoch, 0)
             given.append(answer.producer_id)

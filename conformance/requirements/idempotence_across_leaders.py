@@ -49,6 +49,6 @@ def known_after_a_failover(broker: Broker) -> None:
         nodes.restart(second)
         nodes.await_isr(topic, first, second)
         nodes.lead(topic, second)
-        expect_known(1, "led again by who was killed")  # its snapshot has the last batch only
+        expect_known(1, "led again by the node that was killed")  # its snapshot has the last batch only
         wanted = [b"%d" % number for number in range(len(sent))]
         broker.expect_equal("the log", values(broker.log(topic)), wanted)

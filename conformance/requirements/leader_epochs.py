@@ -284,7 +284,7 @@ def epochs_grow(broker: Broker) -> None:
         for node in (second, third, first, third):
             before = nodes.state(topic)
             after = nodes.lead(topic, node)
-            broker.expect(after.epoch > before.epoch, f"epoch {after.epoch} after {before.epoch}")
+            broker.expect(after.epoch > before.epoch, f"epoch {after.epoch} is above {before.epoch}")
             for witness in nodes.reachable:
                 reported = broker.eventually(  # an election may take two epochs, and a broker learn of both
                     lambda witness=witness, after=after: (

@@ -67,12 +67,16 @@ def all_or_none(broker: Broker) -> None:
             broker.expect(
                 topic.name in {one.name for one in every.topics}, f"{len(every.topics)} topics, the newest among them"
             )
-            broker.expect(bool(every.brokers), f"{len(every.brokers)} brokers with all topics")
+            broker.expect(
+                bool(every.brokers), f"{len(every.brokers)} brokers, at least one, are listed with all topics"
+            )
             if version:
                 none = broker.metadata([], version=version)
                 if len(none.topics):
                     broker.tolerate(f"{len(none.topics)} topics for the empty array")
-                broker.expect(bool(none.brokers), f"{len(none.brokers)} brokers with no topics")
+                broker.expect(
+                    bool(none.brokers), f"{len(none.brokers)} brokers, at least one, are listed with no topics"
+                )
 
 
 @requirement(
@@ -85,15 +89,18 @@ def all_or_none(broker: Broker) -> None:
 )
 def brokers_and_cluster_id(broker: Broker) -> None:
     first = broker.metadata([], version=2)
-    broker.expect(bool(first.cluster_id), f"the cluster id is {first.cluster_id!r}")
+    broker.expect(bool(first.cluster_id), f"the cluster id is not empty: {first.cluster_id!r}")
     nodes = [one.node_id for one in first.brokers]
-    broker.expect(len(set(nodes)) == len(nodes) and min(nodes, default=-1) >= 0, f"node ids {nodes}")
+    broker.expect(
+        len(set(nodes)) == len(nodes) and min(nodes, default=-1) >= 0,
+        f"the node ids are different, and 0 or more: {nodes}",
+    )
     for one in first.brokers:
         other = broker.metadata([], version=2, to=(one.host, one.port))
         broker.expect_equal(f"the cluster id at {one.host}:{one.port}", other.cluster_id, first.cluster_id)
 
     def agreed() -> bool:
-        """Whether all name the same brokers; one that was fenced for a moment is missing at some for a moment."""
+        """Whether all brokers list the same brokers. One that was fenced may be missing at some of them for a moment."""
         asked = [(one.host, one.port) for one in broker.metadata([], version=2).brokers]
         lists = [broker.metadata([], version=2, to=place).brokers for place in asked]
         return len({tuple(sorted(map(repr, brokers))) for brokers in lists}) == 1
@@ -240,13 +247,13 @@ def topic_ids(broker: Broker) -> None:
     if (topic.id, epochs) == (NO_UUID, {NO_EPOCH}) and newest_fetch < FETCH_WITH_IDS:
         broker.tolerate("no id, no leader epoch, and no Fetch that needs an id")
         return
-    broker.expect(topic.id != NO_UUID, f"the id is {topic.id}")
+    broker.expect(topic.id != NO_UUID, f"the topic id is not zero: {topic.id}")
     broker.expect_equal("the id when asked again", broker.describe_topic(topic.name).topic_id, topic.id)
     delete(broker, topic)
     taken = ErrorCode.TOPIC_ALREADY_EXISTS  # with ZooKeeper the metadata may lose a topic before its name is free
     broker.eventually(lambda: broker.create_topic(topic.name).error_code != taken, "the name is free again")
     again = broker.await_topic(topic.name)
-    broker.expect(again.id not in (topic.id, NO_UUID), f"the id of the topic made again is {again.id}")
+    broker.expect(again.id not in (topic.id, NO_UUID), f"the id of the topic made again is another one: {again.id}")
 
 
 @requirement(
@@ -353,7 +360,7 @@ def authorized_operations(broker: Broker) -> None:
         ("cluster", asked.cluster_authorized_operations),
         ("topic", only(asked.topics, "topic in the answer").topic_authorized_operations),
     ):
-        broker.expect(bits not in (NOT_ASKED, 0), f"for the {what}, asked: {bits:#x}")
+        broker.expect(bits not in (NOT_ASKED, 0), f"for the {what}, asked, it is a bit field: {bits:#x}")
 
 
 @requirement(
@@ -397,7 +404,7 @@ def pages_of_partitions(broker: Broker) -> None:
     for _ in range(10):
         answer = broker.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=2, cursor=cursor), 0)
         page = [(topic.name, p.partition_index, p.leader_id) for topic in answer.topics for p in topic.partitions]
-        broker.expect(len(page) <= 2, f"a page of {len(page)} partitions")
+        broker.expect(len(page) <= 2, f"a page has {len(page)} partitions, at most two")
         seen += page
         refused += [topic for topic in answer.topics if topic.name == missing]
         if answer.next_cursor is None:

@@ -153,7 +153,7 @@ def every_version_is_served(broker: Broker) -> None:
     topic = broker.topic()
     broker.entrance = broker.leader(topic)
     if InitProducerIdRequest.KEY in broker.subject.api_versions:
-        broker.producer_id()  # the first one is waited for: a broker gets its producer ids in blocks
+        broker.producer_id()  # wait for the first producer id: a broker fetches them in blocks
     asked: list[tuple[str, int, int]] = []
     for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
         if key in APIS:
@@ -177,7 +177,7 @@ def every_version_is_served(broker: Broker) -> None:
                 broker.tolerate("answered with UNSUPPORTED_VERSION(35): the feature is switched off")
         if not ended and broker.cases[-1].verdict is Verdict.FAIL and has_ended(broker):
             ended = case
-            lethal += [case] * (case not in lethal)  # when all is asked again, this is the last
+            lethal += [case] * (case not in lethal)  # a second run asks this version last
 
 
 def has_ended(broker: Broker) -> bool:
@@ -253,7 +253,9 @@ def finalized_features(broker: Broker) -> None:
     ):
         broker.tolerate("no feature is supported")
         return
-    broker.expect(answer.finalized_features_epoch >= 0, f"the features' epoch is {answer.finalized_features_epoch}")
+    broker.expect(
+        answer.finalized_features_epoch >= 0, f"the features' epoch is 0 or more: {answer.finalized_features_epoch}"
+    )
     for feature in answer.finalized_features:
         limits = supported.get(feature.name)
         reported = f"{feature.name} is at {feature.max_version_level}"
@@ -262,7 +264,7 @@ def finalized_features(broker: Broker) -> None:
             inside, f"{reported}, within what is supported" if inside else f"{reported}, which is not supported"
         )
     names = [feature.name for feature in answer.finalized_features]
-    broker.expect("metadata.version" in names, f"finalized are {', '.join(names)}")
+    broker.expect("metadata.version" in names, f"metadata.version is among the finalized features: {', '.join(names)}")
 
 
 @requirement(
@@ -336,6 +338,9 @@ def no_throttling(broker: Broker) -> None:
         asked_ms = getattr(
             broker.call(minimal_request(broker, APIS[key].name, version, topic), version), "throttle_time_ms", 0
         )
-        broker.expect(asked_ms <= QUOTA_WINDOW_MS, f"{APIS[key].name} v{version} asks for a wait of {asked_ms} ms")
+        broker.expect(
+            asked_ms <= QUOTA_WINDOW_MS,
+            f"{APIS[key].name} v{version} asks for a wait of {asked_ms} ms, at most a second",
+        )
         if asked_ms:
             broker.tolerate(f"{APIS[key].name} v{version} asks for a wait of {asked_ms} ms")

@@ -21,7 +21,8 @@ def same_ranges(broker: Broker) -> None:
     with cluster(broker) as nodes:
         places = set(nodes.addresses.values())
         broker.expect(
-            len(places) == len(nodes.addresses), f"{len(nodes.addresses)} brokers are at {len(places)} addresses"
+            len(places) == len(nodes.addresses),
+            f"{len(nodes.addresses)} brokers are at {len(places)} addresses, each at its own",
         )
         ranges: dict[int, dict[int, tuple[int, int]]] = {}
         for node, address in sorted(nodes.addresses.items()):
@@ -32,4 +33,6 @@ def same_ranges(broker: Broker) -> None:
         for node in others:
             keys = ranges[node].keys() | ranges[first].keys()
             differ = {key for key in keys if ranges[node].get(key) != ranges[first].get(key)}
-            broker.expect_equal(f"API keys of which nodes {first} and {node} say different things", differ, set())
+            broker.expect_equal(
+                f"API keys for which nodes {first} and {node} advertise different versions", differ, set()
+            )

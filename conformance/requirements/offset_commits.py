@@ -317,7 +317,10 @@ def many_partitions(broker: Broker) -> None:
     expect_committed(broker, group, offsets)
     for asked in (list(offsets), None):
         found = committed(broker, group, asked, known=topics)
-        broker.expect(found.partitions == offsets, f"{len(found.partitions)} partitions are reported as committed")
+        broker.expect(
+            found.partitions == offsets,
+            f"{len(found.partitions)} partitions are reported as committed, all of them and no others",
+        )
 
 
 @requirement(

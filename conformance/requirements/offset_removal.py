@@ -155,7 +155,7 @@ def expired_offsets(broker: Broker) -> None:
     nobodys = Group(broker).name
     live, leaving = Group(broker), Group(broker)
     protocols = {"range": subscription(subscribed.name)}
-    # static members are admitted at once: no look can come between being given an id and joining with it
+    # static members are admitted at once: no cleanup can remove the group between the member id and the join
     instance = "one" if broker.version_for(JoinGroupRequest) >= WITH_INSTANCES else None
     (stays,), (leaves,) = (group.stable(1, protocols=protocols, instance_id=instance) for group in (live, leaving))
     began = time.monotonic()
@@ -192,7 +192,10 @@ def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive:
 
     broker.eventually(gone, f"{what} is removed", within_s=RETENTION_S + GONE_WITHIN_S, every_s=0.2)
     lived_s = time.monotonic() - since_s
-    broker.expect(lived_s >= RETENTION_S - EARLY_S, f"{what} is removed after {lived_s:.0f} s")
+    broker.expect(
+        lived_s >= RETENTION_S - EARLY_S,
+        f"{what} is removed after {lived_s:.0f} s, and not before its retention is over",
+    )
 
 
 @requirement(
@@ -250,9 +253,9 @@ def own_retention(broker: Broker) -> None:
         found = committed(broker, group, [(topic, 0)])
         return [one.offset for one in found.partitions.values()] == [NOTHING]
 
-    broker.eventually(gone, "it goes", within_s=BEFORE_THE_OTHER_S, every_s=0.1)
+    broker.eventually(gone, "the offset with its own retention is removed", within_s=BEFORE_THE_OTHER_S, every_s=0.1)
     lived_s = time.monotonic() - began
-    broker.expect(lived_s >= 2.9, f"it is gone after {lived_s:.1f} s")
+    broker.expect(lived_s >= 2.9, f"it is gone after {lived_s:.1f} s, and not before its retention is over")
     expect_offset(broker, group, topic, 7, "the offset of the other partition", partition=1)
 
 

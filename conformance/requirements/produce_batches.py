@@ -301,7 +301,7 @@ def bytes_after_the_batch(broker: Broker) -> None:
     source="LogValidator; DefaultRecordBatch",
     sentence="Fields that a client may fill in as it likes do not keep a batch from being stored: the leader epoch is replaced, "
     "the maximum timestamp is made right.",
-    accepted="NONE(0); leader epoch 0 and the true maximum timestamp in the stored batch",
+    accepted="NONE(0); the leader's epoch (0 where Metadata has none) and the true maximum timestamp in the stored batch",
 )
 def harmless_fields(broker: Broker) -> None:
     topic = broker.topic()

@@ -88,9 +88,9 @@ def too_large(broker: Broker) -> None:
 def defaults(broker: Broker) -> None:
     for kind in (CLIENT_ID, USER):
         with broker.case(kind):
-            if own := described(broker, {kind: None}):  # which the end of the block would take away
+            if own := described(broker, {kind: None}):  # the end of the block would remove it
                 broker.skip(f"needs a target without a quota of the default {kind}: it has {own}")
-            with quota(broker, {kind: None}, {PRODUCE: 2.0**50}):  # hinders no client
+            with quota(broker, {kind: None}, {PRODUCE: 2.0**50}):  # far above the rate of any client
                 broker.expect_equal("the default", described(broker, {kind: None}), {PRODUCE: 2.0**50})
                 broker.expect_equal("the entity", found(broker, {kind: (DEFAULT, None)}, strict=True), [{kind: None}])
                 broker.expect_equal("a name", described(broker, {kind: broker.unused_name("name")}), {})
@@ -179,7 +179,7 @@ def all_or_none(broker: Broker) -> None:
             with broker.case(name):
                 broker.expect_error(alter_one(broker, entity, wrong), ErrorCode.INVALID_REQUEST)
         other = {CLIENT_ID: broker.unused_name("client")}
-        with quota(broker, other, {PRODUCE: 1.0}):  # what came before it has been carried out
+        with quota(broker, other, {PRODUCE: 1.0}):  # by now the broker has handled all earlier requests
             broker.expect_equal("the quotas", described(broker, entity), {PRODUCE: 1000.0})
 
 

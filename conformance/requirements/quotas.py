@@ -116,7 +116,7 @@ def only_validated(broker: Broker) -> None:
     entity, other = {CLIENT_ID: broker.unused_name("client")}, {CLIENT_ID: broker.unused_name("client")}
     broker.expect_error(alter_one(broker, entity, {PRODUCE: 1000.0}, validate_only=True), ErrorCode.NONE)
     broker.expect_error(alter_one(broker, entity, {"nonsense": 1.0}, validate_only=True), ErrorCode.INVALID_REQUEST)
-    with quota(broker, other, {PRODUCE: 1.0}):  # what came before it has been carried out
+    with quota(broker, other, {PRODUCE: 1.0}):  # by now the broker has handled all earlier requests
         broker.expect_equal("the quotas", described(broker, entity), {})
 
 
@@ -222,7 +222,7 @@ def each_by_itself(broker: Broker) -> None:
     sentence="A request that names an entity twice, or one quota of an entity twice, is refused for this entity.",
     accepted=INVALID,
     since=WITHOUT_ZOOKEEPER,
-    kraft=True,  # the brokers of ZooKeeper take more
+    kraft=True,  # brokers with ZooKeeper accept more
     apis=APIS,
 )
 def twice(broker: Broker) -> None:
@@ -299,7 +299,7 @@ def filter_of_defaults(broker: Broker) -> None:
     "or an unknown kind of match.",
     accepted="UNSUPPORTED_VERSION(35) for the unknown type, INVALID_REQUEST(42) for the others",
     since=WITHOUT_ZOOKEEPER,
-    kraft=True,  # the brokers of ZooKeeper take more
+    kraft=True,  # brokers with ZooKeeper accept more
     apis=APIS,
 )
 def wrong_filters(broker: Broker) -> None:

@@ -149,7 +149,7 @@ def changes_order_alone(nodes: JudgedCluster, topic: Topic, order: tuple[int, ..
     """Change the order of the replicas; return whether leader and ISR are unchanged. On a busy machine a replica may lag."""
     before = nodes.await_isr(topic, *order)
     nodes.broker.expect_error(nodes.reassign(topic, *order).error_code, ErrorCode.NONE)
-    nodes.broker.expect_equal("what goes on", ongoing(nodes.broker, topic), None)
+    nodes.broker.expect_equal("the ongoing reassignment", ongoing(nodes.broker, topic), None)
     after = nodes.await_state(topic, lambda state: state.replicas == order, "the replicas are in the new order")
     return (after.leader, after.isr) == (before.leader, before.isr)
 

@@ -112,7 +112,7 @@ def a_lagging_follower_leaves(broker: Broker) -> None:
             broker.expect_equal("the high watermark", broker.end_offset(topic), 2)
             return True
 
-        # a leader that asks a controller of before, which is frozen, is answered only once the follower is fenced
+        # a leader may send AlterPartition to a former controller that is frozen: its answer comes only after the fencing
         in_time(broker, once, failures=2)
 
 
@@ -135,7 +135,7 @@ def back_when_caught_up(broker: Broker) -> None:
         for offset in (0, 3, *[4] * 10):
             fetch_as(broker, topic, follower, offset, nodes.address(leader))
             until = time.monotonic() + NEWS_S
-            while time.monotonic() < until:  # who is brought in wrongly may be out again as a laggard at once
+            while time.monotonic() < until:  # a follower that joins wrongly may be removed again at once, as it lags
                 seen |= nodes.state(topic).isr
         broker.expect_equal("the ISR after fetches at 0, 3 and 4 of 5", seen, {leader})
 
@@ -162,12 +162,15 @@ def back_when_in_the_epoch(broker: Broker) -> None:
         former, follower, leader = nodes.cast()
         topic = nodes.topic(former, leader, follower, in_sync=3)
         committed = broker.append(topic, batch(b"a")) + 1
-        nodes.freeze_out(topic, follower, b"b")  # from here on too few are in sync for anything to be committed
+        nodes.freeze_out(topic, follower, b"b")  # from here on the ISR is too small to commit a record
         broker.append(topic, batch(b"c", b"d"), acks=1)
         nodes.change_leader(topic, leader)
         begins = end_of_epoch(broker, topic, broker.leader_epoch(topic) - 1).end_offset
-        broker.expect(committed <= begins <= committed + 3, f"the epoch begins at {begins}")
-        if begins == committed:  # what a leader alone has is lost with its leadership
+        broker.expect(
+            committed <= begins <= committed + 3,
+            f"the epoch begins behind the committed record, and among those written: offset {begins}",
+        )
+        if begins == committed:  # records that only the leader has are lost with its leadership
             broker.skip("nothing that was not committed has reached the next leader")
         broker.expect_equal("the high watermark", broker.fetch(topic, committed).high_watermark, committed)
         seen: set[int] = set()

@@ -236,14 +236,14 @@ def timestamps_count(broker: Broker) -> None:
 )
 def not_above_the_high_watermark(broker: Broker) -> None:
     brokers = broker.metadata([]).brokers
-    broker.expect(bool(brokers), f"{len(brokers)} brokers")
+    broker.expect(bool(brokers), f"{len(brokers)} brokers, at least one, are in Metadata")
     leader = next((one.node_id for one in brokers if (one.host, one.port) == broker.address), brokers[0].node_id)
     followers = [one.node_id for one in brokers if one.node_id != leader][:2]
     nodes, configs = JudgedCluster(broker), {"retention.ms": str(MINUTE_MS)}
     topic = nodes.topic(leader, *followers, configs=configs)
     watch = Watch(broker, nodes.topic(leader, configs=configs))
     connection = broker.connect(broker.leader(topic))
-    watch.wait()  # the first look may be so late that frozen followers are out of sync before it
+    watch.wait()  # the first check may come so late that frozen followers are out of the ISR before it
     for follower in followers:
         broker.target.pause(follower)
     began = time.monotonic()

@@ -98,7 +98,7 @@ def altered(broker: Broker, upsertions: list[Any], deletions: list[Any]) -> dict
     """Change credentials; return the error of each user."""
     answer = broker.call(AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
     codes = {each.user: each.error_code for each in answer.results}
-    broker.expect_equal("results", len(answer.results), len(codes))
+    broker.expect_equal("the number of results, one for each user", len(answer.results), len(codes))
     return codes
 
 
@@ -118,9 +118,9 @@ def iterations_of(broker: Broker, user: str) -> dict[int, int]:
 def each_user_by_itself(broker: Broker) -> None:
     bad, good = broker.unused_name("user"), broker.unused_name("user")
     codes = altered(broker, [upsertion(bad, iterations=1), upsertion(good)], [])
-    broker.expect_equal("errors", codes, {bad: ErrorCode.UNACCEPTABLE_CREDENTIAL, good: ErrorCode.NONE})
+    broker.expect_equal("the errors by user", codes, {bad: ErrorCode.UNACCEPTABLE_CREDENTIAL, good: ErrorCode.NONE})
     broker.eventually(lambda: iterations_of(broker, good) == {1: ITERATIONS}, "the other user's is described")
-    broker.expect_equal("of the refused user", iterations_of(broker, bad), {})
+    broker.expect_equal("the credentials of the refused user", iterations_of(broker, bad), {})
 
 
 @requirement(
@@ -131,7 +131,7 @@ def each_user_by_itself(broker: Broker) -> None:
     "credentials that it had.",
     accepted="DUPLICATE_RESOURCE(92) once for the user, and the credential that was there before",
     since=WITHOUT_ZOOKEEPER,
-    kraft=True,  # the brokers of ZooKeeper take more
+    kraft=True,  # brokers with ZooKeeper accept more
     apis=CREDENTIALS,
 )
 def altered_twice(broker: Broker) -> None:
@@ -145,9 +145,9 @@ def altered_twice(broker: Broker) -> None:
     ):
         with broker.case(name):
             codes = altered(broker, upsertions, deletions)
-            broker.expect_equal("errors", codes, {user: ErrorCode.DUPLICATE_RESOURCE})
+            broker.expect_equal("the errors by user", codes, {user: ErrorCode.DUPLICATE_RESOURCE})
     altered(broker, [upsertion(other)], [])
-    broker.eventually(lambda: iterations_of(broker, other) == {1: ITERATIONS}, "what came before it is carried out")
+    broker.eventually(lambda: iterations_of(broker, other) == {1: ITERATIONS}, "a later request is carried out")
     broker.expect_equal("the credentials", iterations_of(broker, user), {1: ITERATIONS})
 
 
@@ -173,4 +173,4 @@ def all_users(broker: Broker) -> None:
             broker.expect_error(answer.error_code, ErrorCode.NONE)
             seen = {each.user: [info.mechanism for info in each.credential_infos] for each in answer.results}
             ours = {user: mechanisms for user, mechanisms in seen.items() if user in (one, other, gone)}
-            broker.expect_equal("of the three", ours, {one: [1], other: [2]})
+            broker.expect_equal("the users described, of the three", ours, {one: [1], other: [2]})

@@ -122,7 +122,7 @@ def escaped_names(broker: Broker) -> None:
             expect_refused(broker, *first(broker, f"n,,n={name},r=nonceofclient"))
 
 
-# ---- whose users are whose
+# ---- users of the mechanisms
 
 
 @requirement(
@@ -204,8 +204,8 @@ NEWEST_VERSIONS = bytes.fromhex("0000000f 0012 7fff 00000007 0004 74657374 00".r
     notices="security: a client that has not authenticated lets a broker hold as much memory as it likes",
     source="KIP-896; SaslServerAuthenticator, sasl.server.max.receive.size",
     sentence="Before authentication a request larger than sasl.server.max.receive.size closes the connection before it is "
-    "complete; one of this size is read.",
-    accepted="closed after the size of 524,289; open after that of 524,288",
+    "complete; a smaller one is read.",
+    accepted="closed after the size of 524,289; an answer to a request of almost 524,288 bytes",
     since="3.4",
     configs=SASL,
     apis=APIS,
@@ -241,9 +241,9 @@ def sent_ahead(broker: Broker) -> None:
     connection.send(SaslAuthenticateRequest(auth_bytes=plain(password="wrong").encode()), 2)
     connection.send(CreateTopicsRequest(topics=[new_topic(name)], timeout_ms=10_000), 7, awaited=False)
     expect_refused(broker, connection, connection.receive())
-    broker.topic()  # what came before it has been carried out
+    broker.topic()  # by now the broker has handled all earlier requests
     answer = broker.metadata([MetadataRequest.MetadataRequestTopic(name=name)])
-    broker.expect_equal("Metadata", error_of(answer), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    broker.expect_equal("the error of Metadata for the topic", error_of(answer), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 @requirement(

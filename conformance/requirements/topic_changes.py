@@ -254,7 +254,7 @@ def growth(broker: Broker) -> None:
     "OFFSET_OUT_OF_RANGE, what is above stays; an offset beyond the high watermark or below -1 is OFFSET_OUT_OF_RANGE and moves "
     "nothing.",
     accepted="the answer's low watermark and the log start are the offset; OFFSET_OUT_OF_RANGE(1) else; "
-    "an offset below the log start leaves it where it is",
+    "an offset below the log start leaves it where it is; UNKNOWN_TOPIC_OR_PARTITION(3) for an unknown partition",
     apis={"DeleteRecords": 0},
 )
 def records_deleted(broker: Broker) -> None:

@@ -41,7 +41,7 @@ DYNAMIC_TOPIC, DEFAULT_SOURCE, OF_BROKERS = 1, 5, (2, 3, 4)
 """Sources of a configuration: set on the topic, Kafka's default, or set on brokers."""
 
 
-# ---- saying
+# ---- requests
 
 
 def create(
@@ -98,7 +98,7 @@ def delete_by_name(broker: Broker, *names: str) -> None:
     broker.eventually(lambda: not existing(broker) & set(names), "the deleted topics leave the metadata")
 
 
-# ---- having and judging
+# ---- helpers and judgements
 
 
 def existing(broker: Broker) -> set[str]:
@@ -109,7 +109,7 @@ def existing(broker: Broker) -> set[str]:
 def node_ids(broker: Broker) -> list[int]:
     """The ids of the brokers in Metadata; expects at least one."""
     found = sorted(one.node_id for one in broker.metadata([]).brokers)
-    broker.expect(bool(found), f"brokers {found}")
+    broker.expect(bool(found), f"brokers, at least one, are in Metadata: {found}")
     return found
 
 
@@ -120,7 +120,7 @@ def expect_refused(broker: Broker, topic: Any, *accepted: ErrorCode, what: str =
         broker.expect_error(result.error_code, *accepted, what=what)
         broker.expect(topic.name not in existing(broker), "there is no such topic")
     except Failed:
-        if result.error_code == ErrorCode.NONE:  # what should not be there must not hinder later restarts of the target
+        if result.error_code == ErrorCode.NONE:  # the topic must not hinder later restarts of the target
             with suppress(Failed, Skipped):
                 delete_by_name(broker, topic.name)
         raise
@@ -269,7 +269,7 @@ def assignment_by_hand(broker: Broker) -> None:
         "partition 1 alone": [(1, [node])],
         "partition 0 twice": [(0, [node]), (0, [node])],
     }
-    if not broker.by_kraft():  # with ZooKeeper these were taken, and waited for
+    if not broker.by_kraft():  # Kafka with ZooKeeper accepts these, and waits for the brokers
         for what in ("an unknown broker", "a negative broker", "no broker", "partition 0 twice"):
             del wrong[what]
     if not broker.is_kafka("2.3"):  # KAFKA-7864

@@ -94,7 +94,7 @@ def cast(nodes: JudgedCluster) -> tuple[int, int, int]:
         return node if node not in (-1, last) else None
 
     coordinator = last
-    with suppress(Failed):  # where the active controller coordinates everything, it must be the one
+    with suppress(Failed):  # where the active controller coordinates everything, it must be the coordinator
         coordinator = nodes.broker.eventually(found, "another coordinator than the active controller", within_s=2.0)
     one, other = (node for node in nodes.cast() if node != coordinator)
     return coordinator, one, other

@@ -96,7 +96,10 @@ def control_records(broker: Broker) -> None:
             raised = epoch + (protocol is IMPLICIT)
             broker.expect_equal("its producer", (marker.producer_id, marker.producer_epoch), (client.id, raised))
             epochs.append(marker.coordinator_epoch)
-        broker.expect(epochs[0] >= 0 and epochs == sorted(epochs), f"the coordinator's epochs are {epochs}")
+        broker.expect(
+            epochs[0] >= 0 and epochs == sorted(epochs),
+            f"the coordinator's epochs are 0 or more and do not go back: {epochs}",
+        )
 
     in_each_protocol(broker, judge)
 

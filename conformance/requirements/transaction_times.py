@@ -222,7 +222,7 @@ def the_last_timeout_counts(broker: Broker) -> None:
     for timeout_ms, reported_ms in ((30_000, 30_000), (0, 30_000), (5_000, 5_000), (45_000, 45_000)):
         answer = client.init(timeout_ms=timeout_ms)
         if timeout_ms != reported_ms and answer.error_code == ErrorCode.NONE:
-            continue  # TXN-04 says that it must be refused
+            continue  # TXN-04 judges that it is refused
         broker.expect_equal(f"after {timeout_ms} ms", client.described().transaction_timeout_ms, reported_ms)
     for timeout_ms in (0, -1, 2**31 - 1):
         answer = broker.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms))

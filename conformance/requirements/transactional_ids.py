@@ -1,6 +1,6 @@
 """TXN: transactional ids: the identity of a transactional producer, and how its successor fences it."""
 
-# A loop that runs twice says who a client is.
+# Variables that a loop sets are read after it: these loops always run.
 # pyright: reportPossiblyUnboundVariable=false
 
 from typing import Any
@@ -68,7 +68,9 @@ def expect_described(client: TransactionalClient, identity: tuple[int, int]) -> 
     """Expect that DescribeTransactions reports this producer id and epoch, if the target serves it."""
     if client.is_described:
         found = client.described()
-        client.broker.expect_equal("who it is", (found.producer_id, found.producer_epoch), identity)
+        client.broker.expect_equal(
+            "the producer id and epoch described", (found.producer_id, found.producer_epoch), identity
+        )
 
 
 @requirement(
@@ -87,7 +89,10 @@ def a_new_transactional_id(broker: Broker) -> None:
         client = TransactionalClient(broker, CLASSIC, initialised=False)
         answer = client.init(version=version)
         expect_agreed(f"InitProducerId v{version}", answer.error_code)
-        broker.expect(answer.producer_id >= 0 and answer.producer_id not in given, f"id {answer.producer_id}")
+        broker.expect(
+            answer.producer_id >= 0 and answer.producer_id not in given,
+            f"the producer id is 0 or more, and new: {answer.producer_id}",
+        )
         expect_identity(broker, f"v{version}", answer, (answer.producer_id, 0))
         if client.is_described:
             found = client.described()
@@ -157,7 +162,7 @@ def an_empty_transactional_id(broker: Broker) -> None:
     lowest, highest = broker.versions_of(InitProducerIdRequest)
     for version in range(lowest, highest + 1):
         client = TransactionalClient(broker, CLASSIC, "", initialised=False)
-        client.asked = broker.coordinator(broker.unused_name("txn"), TRANSACTION)  # of another id, as in TXN-25
+        client.asked = broker.coordinator(broker.unused_name("txn"), TRANSACTION)  # another id's, as in TXN-25
         expect_refused(broker, f"v{version}", client.init(version=version), ErrorCode.INVALID_REQUEST)
     broker.expect(broker.producer_id()[0] >= 0, "a null transactional id gives a producer id")
 
@@ -311,7 +316,7 @@ def texts(broker: Broker) -> None:
 def empty_everywhere(broker: Broker) -> None:
     topic, group = broker.topic(), broker.unused_name("group")
     client = TransactionalClient(broker, CLASSIC, "", initialised=False)
-    client.asked = broker.coordinator(group, TRANSACTION)  # of another id: what is asked of any broker is refused first
+    client.asked = broker.coordinator(group, TRANSACTION)  # another id's: any broker refuses the empty id first
     client.become(*broker.producer_id())
     invalid = ErrorCode.INVALID_REQUEST
     broker.expect_error(client.add(topic), invalid, what="AddPartitionsToTxn")
@@ -350,8 +355,10 @@ def at_the_same_time(broker: Broker) -> None:
                 broker.expect_error(answer.error_code, ErrorCode.CONCURRENT_TRANSACTIONS)
     id, first = client.identity
     wanted = [(id, first + number + 1) for number in range(len(given))]
-    broker.expect(len(given) >= ROUNDS, f"{len(given)} of {RIVALS * ROUNDS} succeeded")
-    broker.expect_equal("who they are", sorted(given), wanted)
+    broker.expect(
+        len(given) >= ROUNDS, f"{len(given)} of {RIVALS * ROUNDS} requests succeeded, at least one in each round"
+    )
+    broker.expect_equal("the producer ids and epochs", sorted(given), wanted)
     for identity in wanted[:-1]:
         error = client.add(topic, identity=identity)
         if error not in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH):  # the latter before KIP-588

@@ -61,7 +61,7 @@ def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> No
     tolerated="INVALID_TXN_STATE(48) in v11, too",
     since="3.8",
     apis=TRANSACTIONS,
-    exclusive=True,  # Kafka asks for several partitions at once and answers all by the version of the first
+    exclusive=True,  # Kafka verifies several partitions in one request, and answers all by the version of the first
 )
 def partitions_that_were_not_added(broker: Broker) -> None:
     expect_verified(broker)
@@ -244,7 +244,7 @@ def writes_of_somebody_else(broker: Broker) -> None:
     def judge(protocol: Protocol) -> None:
         topic = broker.topic()
         for what, code, _ in writes_of_others(broker, protocol, topic):
-            broker.expect(code != ErrorCode.NONE, f"{what}: {error_name(code)}")
+            broker.expect(code != ErrorCode.NONE, f"{what} is refused: {error_name(code)}")
         expect_end(broker, topic, 0)
         client = TransactionalClient(broker, protocol)
         result = client.produce(topic, b"x", identity=(NO_ID, NO_ID), sequence=-1)

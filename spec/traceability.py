@@ -28,6 +28,7 @@ from spec.counterparts import (
     UNCALLED,
 )
 from spec.models import SPEC
+from spec.tla_text import blanked
 
 ROOT = SPEC.parent
 TESTS = "tests"
@@ -67,10 +68,10 @@ DEFINITION = re.compile(r"^(\w+)(?:\([^)]*\))? ==(.*?)(?=^\w+(?:\([^)]*\))? ==|^
 
 
 def definitions(folder: str) -> dict[str, str]:
-    """Operator -> its text, for all modules of a folder."""
+    """Operator -> its text without comments, for all modules of a folder."""
     found: dict[str, str] = {}
     for path in sorted((SPEC / folder).glob("*.tla")):
-        found |= dict(DEFINITION.findall(path.read_text()))
+        found |= dict(DEFINITION.findall(blanked(path.read_text())))
     return found
 
 

@@ -35,7 +35,7 @@ def test_a_step_is_explained_in_each_book_that_has_it() -> None:
     (about,) = explained("Heartbeat")["books"]
     assert about["defined in"] == "spec/groups/Groups.tla"
     assert "NoDoubleAssignment (AssignBeforeRevocation)" in about["promises"]
-    assert about["definition"].startswith("\\* A member says what it owns")
+    assert about["definition"].startswith("\\* The member sends the partitions that it owns")
 
 
 @pytest.mark.parametrize("name", ["SendFetch", "TakeRecords", "RefuseProposal"])

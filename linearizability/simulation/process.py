@@ -19,6 +19,7 @@ from linearizability.simulation.reception import Reception
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper, ZooKeeperClient
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.node.effects import Close, Effect, HangUp, Respond, Send
+from reference.node.lateness import Lateness
 from reference.node.node import Node
 from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.primitives import TimestampMs
@@ -88,6 +89,7 @@ class Process:
         """Calls that came while the process was paused."""
         self._timer = 0
         self._timer_at_us: int | None = None
+        self._lateness = Lateness()
         self._idle_ticks = 0
 
     # ---- faults and end
@@ -111,7 +113,7 @@ class Process:
         """Ask the controller's leave to stop; `Machine.shut_down` follows, after this time without leave."""
         if not self._stands_still:
             self.is_leaving = True
-            self.call(self.node.leave, self._machine.look_at_clock(), within_ms)
+            self.call(self.node.leave, self._begin_step(), within_ms)
             self.after_step()
 
     @property
@@ -177,29 +179,36 @@ class Process:
         trace.note(f"{self.name} <= {channel[0]}/{channel[1]} {fingerprint(frame)}")
         if trace.keep:
             trace.log_event(f"node {channel[0]}", self.name, response_text(question, frame))
-        self.call(self.node.answered, channel[0], channel[1], frame, self._machine.look_at_clock())
+        self.call(self.node.answered, channel[0], channel[1], frame, self._begin_step())
         self.after_step()
 
     def on_unreachable(self, channel: ChannelName) -> None:
         """A connection to a peer could not be made, or was lost."""
         self._world.trace.note(f"{self.name} lost {channel[0]}/{channel[1]}")
-        self.call(self.node.unreachable, channel[0], channel[1], self._machine.look_at_clock())
+        self.call(self.node.unreachable, channel[0], channel[1], self._begin_step())
         self.after_step()
 
     def on_zookeeper(self, event: ZooKeeperEvent) -> None:
         """Something has come from ZooKeeper, or has become of the session."""
         assert isinstance(self.node, ZooKeeperNode)
         self._world.trace.note(f"{self.name} {event}")
-        self.call(self.node.zookeeper_event, event, self._machine.look_at_clock())
+        self.call(self.node.zookeeper_event, event, self._begin_step())
         self.after_step()
 
     def _handle(self, connection: SimulatedConnection, frame: bytearray) -> None:
         """A request is handed to the node; its bytes are valid in this call alone, as in the runtime."""
-        self.call(self.node.receive, connection.id, frame, self._machine.look_at_clock())
+        self.call(self.node.receive, connection.id, frame, self._begin_step())
         frame[:] = bytes(len(frame))
         self.after_step()
 
     # ---- steps
+
+    def _begin_step(self) -> TimestampMs:
+        """The time of a step that begins; the controller learns of a timer that is late, as from the runtime."""
+        now = self._machine.look_at_clock()
+        if late_ms := self._lateness.begin_step(now):
+            self.call(self.node.controller.was_busy, late_ms, now)
+        return now
 
     def call(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Call the node; whatever escapes from it would have ended its process. Errors: Violation."""
@@ -261,7 +270,7 @@ class Process:
         self.when_awake(self._tick)
 
     def _tick(self) -> None:
-        self.call(self.node.tick, self._machine.look_at_clock())
+        self.call(self.node.tick, self._begin_step())
         self.after_step()
 
     # ---- time
@@ -273,7 +282,8 @@ class Process:
 
     def _set_timer(self, has_ticked: bool = False) -> None:
         """Wake at the node's next deadline; a timer that is early enough stays. Errors: Violation, for one who spins."""
-        delay_ms = max(0, self.call(self.node.next_deadline) - self._machine.disk.now)
+        now, deadline = self._machine.disk.now, self.call(self.node.next_deadline)
+        delay_ms = max(0, deadline - now)
         if has_ticked:
             self._count_idle_ticks(delay_ms == 0)
         if delay_ms == 0 and self._idle_ticks:
@@ -282,6 +292,7 @@ class Process:
         if self._timer_at_us is None or at_us < self._timer_at_us:
             self._timer += 1
             self._timer_at_us = at_us
+            self._lateness.timer_set(deadline)
             self._world.at(at_us, self._on_timer, self._timer)
 
     def _count_idle_ticks(self, is_idle: bool) -> None:
@@ -294,7 +305,9 @@ class Process:
             return
         self._timer_at_us = None
         if not self._stands_still:
-            self.call(self.node.tick, self._machine.look_at_clock())
+            now = self._begin_step()
+            self._lateness.timer_fired()
+            self.call(self.node.tick, now)
             self.after_step(has_ticked=True)
 
 

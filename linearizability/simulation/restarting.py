@@ -1,4 +1,4 @@
-"""The end of a run: each node is stopped cleanly, and started once more."""
+"""The end of a run: each node is stopped cleanly and started once more, and then one is killed for good."""
 
 from __future__ import annotations
 
@@ -16,7 +16,36 @@ ALIVE_BOUND_MS = 20_000
 LEAVE_BOUND_MS = 4_000
 """A node that asks leave to stop then gets it within this time; it waits twice as long."""
 STOP_BOUND_MS = 10_000
+FENCED_BOUND_MS = 8_000
+"""A killed broker is fenced within this time: an election of the controller, the session, and one decision."""
 LOOK_EVERY_US = 10_000
+
+
+def lose_one(cluster: SimulatedCluster, machine: Machine) -> None:
+    """Kill a node, once the controller takes all to be alive, and wait until the others have fenced it. Errors: Violation.
+
+    Only where the other voters are a majority; with ZooKeeper there is no controller that fences.
+    """
+    world = cluster.world
+    if len(cluster.machines) < 3 or cluster.schedule.coordination != "kraft":
+        return
+    bound_us = world.now_us + ALIVE_BOUND_MS * MICROSECONDS_A_MS
+    world.run(bound_us, lambda: _is_owed_leave(cluster, machine), LOOK_EVERY_US)
+    if not _is_owed_leave(cluster, machine):
+        raise Violation("no-progress", f"after {ALIVE_BOUND_MS} ms {machine.name} is not known to be alive")
+    machine.crash()
+    bound_us = world.now_us + FENCED_BOUND_MS * MICROSECONDS_A_MS
+    world.run(bound_us, lambda: _is_fenced(cluster, machine), LOOK_EVERY_US)
+    if not _is_fenced(cluster, machine):
+        raise Violation("not-fenced", f"{machine.name} was killed, and {FENCED_BOUND_MS} ms later it is not fenced")
+
+
+def _is_fenced(cluster: SimulatedCluster, machine: Machine) -> bool:
+    """Whether the active controller has fenced a node's broker."""
+    active = cluster.active_controller()
+    node = cluster.machine(active).node if active is not None else None
+    broker = node.image.brokers.get(NodeId(machine.number)) if node is not None else None
+    return broker is not None and broker.fenced
 
 
 def start_again(cluster: SimulatedCluster, machine: Machine) -> None:

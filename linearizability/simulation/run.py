@@ -36,7 +36,7 @@ from linearizability.simulation.inspecting import Chapters, Inspector
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
-from linearizability.simulation.restarting import start_again
+from linearizability.simulation.restarting import lose_one, start_again
 from linearizability.simulation.schedule import (
     Administrator,
     Client,
@@ -154,6 +154,7 @@ class SimulatedRun:
         self._compare_tables()
         for machine in self.cluster.machines:
             start_again(self.cluster, machine)
+        lose_one(self.cluster, self.cluster.machines[self._schedule.seed % len(self.cluster.machines)])
 
     def _work_under_faults(self) -> None:
         """Let clients work and inject faults until the schedule's duration and its last fault are over."""

@@ -90,16 +90,17 @@ class Heartbeats:
             self._received[broker, epoch] = now
             self._extended.pop((broker, epoch), None)
 
-    def extend(self, ms: int) -> None:
-        """Extend all sessions by a time in which no heartbeat could be received.
+    def extend(self, ms: int, now: TimestampMs) -> None:
+        """Extend all sessions by a time up to `now` in which no heartbeat could be received; none then ends later than one that
+        begins now.
 
         The first extension after a heartbeat is unlimited; later ones raise the total to at most one session timeout. So a
         busy controller still fences silent brokers, but later.
         """
-        for incarnation in self._received:
+        for incarnation, received_at in self._received.items():
             extended = self._extended.get(incarnation, 0)
             more = min(ms, max(0, self.session_timeout_ms - extended)) if extended else ms
-            self._received[incarnation] += more
+            self._received[incarnation] = min(now, TimestampMs(received_at + more))
             self._extended[incarnation] = extended + more
 
     def has_session(self, image: MetadataImage, broker: NodeId, now: TimestampMs) -> bool:

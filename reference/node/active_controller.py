@@ -392,10 +392,10 @@ class ActiveController:
             self._next_expiry_check = now + self._expiry_check_interval_ms
             self._by_itself(lambda: remove_expired(self.image, now), now)
 
-    def was_busy(self, ms: int) -> None:
+    def was_busy(self, ms: int, now: TimestampMs) -> None:
         """Extend the sessions by a time in which heartbeats waited for this node. Kafka receives them in a separate thread."""
         if self._heartbeats is not None:
-            self._heartbeats.extend(ms)
+            self._heartbeats.extend(ms, now)
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
         """The times of `tick`'s work; None for never."""

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from reference.controller.image import Endpoint
 from reference.node.effects import Authenticated, Close, HangUp, Respond, Send, WantKeys
+from reference.node.lateness import Lateness
 from reference.node.listeners import PROTOCOLS, inter_broker_listener, protocols_of, sasl_of
 from reference.node.node import Node
 from reference.node.properties import controller_listeners_of
@@ -38,8 +39,7 @@ from reference.zookeeper.operations import ZooKeeperEffect, ZooKeeperEvent
 ACCEPTS_AT_ONCE = 64
 """Connections taken from the backlog before other events get their turn."""
 
-IDLE_CHECK_MS, LATE_MS = 5_000, 200
-"""A timer that is LATE_MS late was kept waiting by a step that took long."""
+IDLE_CHECK_MS = 5_000
 
 CONTROLLED_SHUTDOWN_MS = 30_000
 """How long a broker waits for permission to stop, as long as Kafka's (KafkaServer's three tries)."""
@@ -193,6 +193,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = AT_ONCE
+        self._lateness = Lateness()
         self._stopped: asyncio.Event = asyncio.Event()
         self._carrying_out = False
         self._is_stopping = False
@@ -348,10 +349,8 @@ class Server:
         self.metrics.bytes_in += len(frame) + 4
         measures_time = self.node.quotas.measures_time
         began = time.perf_counter_ns() if measures_time else 0
-        if (now := self._now()) >= self._timer_at + LATE_MS:
-            self._notice_delay(now)
         try:
-            self.node.receive(connection.id, frame, now)
+            self.node.receive(connection.id, frame, self._begin_step())
             if measures_time:
                 self.node.quotas.spent((time.perf_counter_ns() - began) * PERCENT_PER_NS)
         except Exception:
@@ -387,7 +386,7 @@ class Server:
         """Run a step of the node that no client requested; a bug of ours must not stop the loop."""
         if self._has_ended:
             return
-        self._notice_delay(self._now())
+        self._begin_step()
         try:
             act()
         except Exception:
@@ -422,7 +421,8 @@ class Server:
                     elif isinstance(effect, WantKeys):
                         self._key_sets[effect.listener].look()
                     elif not isinstance(effect, Authenticated | Close):
-                        self._ask_zookeeper(effect)
+                        assert self.zookeeper is not None
+                        self.zookeeper.carry_out(effect)
                     elif (connection := self._connections.get(effect.connection)) is None:
                         continue
                     elif isinstance(effect, Authenticated):
@@ -434,11 +434,6 @@ class Server:
         if self.node.is_broken or (self._is_stopping and self.node.may_stop):
             self._stopped.set()
         self._set_timer()
-
-    def _ask_zookeeper(self, effect: ZooKeeperEffect) -> None:
-        """Where ZooKeeper coordinates, its client carries the effect out."""
-        assert self.zookeeper is not None
-        self.zookeeper.carry_out(effect)
 
     def _respond(self, connection: Connection | None, effect: Respond) -> None:
         parts = effect.parts
@@ -463,18 +458,20 @@ class Server:
                 return
             self._timer.cancel()
         self._timer_at = deadline
+        self._lateness.timer_set(deadline)
         self._timer = self._loop.call_later(max(0.0, (deadline - self._now()) / 1000), self._on_timer)
 
-    def _notice_delay(self, now: TimestampMs) -> None:
-        """Report a late timer to the controller: heartbeats that arrived during a long step are not received yet."""
-        late_ms = now - self._timer_at
-        if self._timer is not None and late_ms >= LATE_MS:
-            self._timer_at = now
-            self.node.controller.was_busy(late_ms)
+    def _begin_step(self) -> TimestampMs:
+        """The time of a step. The controller learns of a late timer: heartbeats that came meanwhile are not received yet."""
+        now = self._now()
+        if late_ms := self._lateness.begin_step(now):
+            self.node.controller.was_busy(late_ms, now)
+        return now
 
     def _on_timer(self) -> None:
-        self._notice_delay(self._now())
+        self._begin_step()
         self._timer = None
+        self._lateness.timer_fired()
         self._let_node(lambda: self.node.tick(self._now()))
 
 

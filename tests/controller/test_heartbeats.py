@@ -49,16 +49,23 @@ def test_a_new_controller_gives_every_unfenced_broker_a_whole_session() -> None:
 def test_sessions_are_extended_while_the_controller_is_busy_and_end_all_the_same() -> None:
     cluster = two_brokers()
     heartbeats = cluster.heartbeats
-    heartbeats.extend(1000)
+    heartbeats.extend(1000, TimestampMs(1000))
     assert heartbeats.overdue(cluster.image, TimestampMs(SESSION_MS + 1000)) is None
     cluster.now = TimestampMs(SESSION_MS)
     cluster.heartbeat(1)
-    for _ in range(100):  # busy all the time: who is silent is fenced, later
-        heartbeats.extend(SESSION_MS)
+    for times in range(1, 101):  # the controller is busy all the time: a silent broker is fenced, but later
+        heartbeats.extend(SESSION_MS, TimestampMs((1 + times) * SESSION_MS))
     assert heartbeats.overdue(cluster.image, TimestampMs(2 * SESSION_MS)) is None
     assert heartbeats.overdue(cluster.image, TimestampMs(2 * SESSION_MS + 1)) == 0
     assert heartbeats.overdue(cluster.image, TimestampMs(3 * SESSION_MS)) is None
     assert heartbeats.overdue(cluster.image, TimestampMs(3 * SESSION_MS + 1)) == 1
+
+
+def test_no_extension_makes_a_session_longer_than_a_new_one() -> None:
+    cluster = two_brokers()
+    cluster.heartbeats.extend(10 * SESSION_MS, TimestampMs(100))
+    assert cluster.heartbeats.overdue(cluster.image, TimestampMs(100 + SESSION_MS)) is None
+    assert cluster.heartbeats.overdue(cluster.image, TimestampMs(101 + SESSION_MS)) == 0
 
 
 def test_strangers_leave_no_trace() -> None:

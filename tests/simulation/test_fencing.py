@@ -1,0 +1,43 @@
+"""A killed broker is fenced, whatever the controller's node has to do meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from linearizability.simulation.judging import run_schedule
+from linearizability.simulation.schedule import Producer, Schedule, Topic
+from reference.controller.heartbeats import Heartbeats
+from reference.node import replicas
+from reference.node.lateness import Lateness
+from reference.protocol.primitives import TimestampMs
+
+SCHEDULE = Schedule(
+    seed=1,  # kills node 2; node 3 is the active controller then, or becomes it
+    nodes=3,
+    duration_ms=600,
+    topics=(Topic(name="orders", replicas=(1, 2, 3), partitions=8),),
+    clients=(Producer(batches=3),),
+    properties={"replica.lag.time.max.ms": "300"},
+)
+
+
+def test_a_broker_that_is_never_fenced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Heartbeats, "next_deadline", lambda self: None)
+    assert run_schedule(SCHEDULE)[0].rule == "not-fenced"
+
+
+def test_work_that_is_due_at_once_makes_no_timer_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas that are taken up one by one have a deadline that was over long ago; only a pause makes a timer late."""
+    monkeypatch.setattr(replicas, "TAKE_UPS_A_STEP", 1)
+    assert run_schedule(SCHEDULE)[0].text == ""
+
+    def count_from_deadline(lateness: Lateness, deadline: TimestampMs) -> None:
+        lateness._due_at = deadline
+
+    def extend_beyond_now(sessions: Heartbeats, ms: int, now: TimestampMs) -> None:
+        for each in sessions._received:
+            sessions._received[each] = TimestampMs(sessions._received[each] + ms)
+
+    monkeypatch.setattr(Lateness, "timer_set", count_from_deadline)
+    monkeypatch.setattr(Heartbeats, "extend", extend_beyond_now)
+    assert run_schedule(SCHEDULE)[0].rule == "not-fenced"

@@ -38,7 +38,13 @@ class TwoDirectories:
 
     def format(self) -> None:
         self.other.mkdir()
-        write_meta_properties(PosixDisk(), self.other, MetaProperties(self.target.cluster_id, NodeId(1), uuid.uuid4()))
+        self.other_id = uuid.uuid4()
+        write_meta_properties(PosixDisk(), self.other, MetaProperties(self.target.cluster_id, NodeId(1), self.other_id))
+
+    def names_of_other(self) -> int:
+        """How often records of the metadata name the second directory: one of the broker's registration does first."""
+        (log,) = self.data.glob("__cluster_metadata-0/*.log")
+        return log.read_bytes().count(self.other_id.bytes)
 
     def leaders(self, topic: str = "t") -> list[str]:
         return re.findall(r"Leader: (\S+)", self.admin("kafka-topics", "--describe", "--topic", topic).well())
@@ -133,7 +139,7 @@ def _refused(node: TwoDirectories) -> None:
     name = next(path.name for path in node.data.glob("t-*") if not path.name.endswith("-delete"))
     shutil.copytree(node.data / name, node.other / name)
     refusal = node.restart()
-    assert refusal and (spec_says_more(node) or name in refusal)
+    assert refusal and (is_kafka(node) or name in refusal)  # Kafka's log ends with what its loading threads say
     shutil.rmtree(node.other / name)
     (node.other / "__cluster_metadata-0").mkdir()
     assert "other/__cluster_metadata-0" in node.restart()
@@ -144,8 +150,7 @@ def _refused(node: TwoDirectories) -> None:
     (node.other / META_PROPERTIES).write_bytes(meta)
 
 
-def spec_says_more(node: TwoDirectories) -> bool:
-    """Kafka's log ends with what its loading threads say; the refusal is above it."""
+def is_kafka(node: TwoDirectories) -> bool:
     return node.target.spec.startswith("kafka")
 
 
@@ -156,5 +161,10 @@ def _replaced(node: TwoDirectories) -> None:
     shutil.rmtree(node.other, ignore_errors=True)
     node.format()
     assert node.restart() == ""
+    if is_kafka(node):
+        # Kafka 4.3.1 unfences the broker, which elects last leaders, before it reports the new directory (100 ms later). Until
+        # then the controller does not elect a replica there, and no election follows the report: the next start elects it.
+        assert until(lambda: node.names_of_other() > 1, True), "the report"
+        assert node.restart() == ""
     assert until(node.leaders, ["1"] * 4) == ["1"] * 4
     assert sorted(name for names in node.described().values() for name in names) == [f"t-{index}" for index in range(4)]

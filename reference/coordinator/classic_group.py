@@ -50,7 +50,9 @@ class ClassicGroup:
         """Whether a member joined during a first rebalance's delay: that delay, or else the next one, is extended (GRP-09)."""
         self._supporters: dict[str, int] = {}
         """The number of members that support each protocol."""
-        self._subscribed: frozenset[TopicName] | None = None
+        self.subscribed: frozenset[TopicName] | None = None
+        """The topics to which the generation's members subscribe, None where these are unknown. Found out when the generation
+        begins, or the group is loaded: not when a static member returns with other topics, and no generation begins."""
 
     # ---- the state
 
@@ -183,7 +185,7 @@ class ClassicGroup:
         """Form the next generation from the present members; it then waits for its assignment (GRP-08)."""
         self.generation = self._next_generation
         self.protocol = self.select_protocol()
-        self._subscribed = self._compute_subscribed()
+        self.subscribed = self._compute_subscribed()
         self.pending_syncs = {*self.members}
         self.move_to(State.COMPLETING_REBALANCE, now)
 
@@ -240,7 +242,7 @@ class ClassicGroup:
         self.generation = value.generation
         self.protocol = value.protocol
         self.leader = value.leader if value.leader in self.members else next(iter(self.members), None)
-        self._subscribed = self._compute_subscribed()
+        self.subscribed = self._compute_subscribed()
         state = State.STABLE if value.members else State.EMPTY
         if state is not self.state:
             self.previous_state, self.state = self.state, state
@@ -321,13 +323,13 @@ class ClassicGroup:
             return commit_timestamp
         if self.is_empty:
             return self.state_since if self.state_since != NO_TIMESTAMP else commit_timestamp
-        if self.protocol_type == CONSUMER and self._subscribed is not None and self.state is State.STABLE:
+        if self.protocol_type == CONSUMER and self.subscribed is not None and self.state is State.STABLE:
             return commit_timestamp
         return None
 
     def is_subscribed_to(self, topic: TopicName) -> bool:
         """Whether members consume the topic; True also for a group of consumers whose subscriptions are unknown."""
-        return topic in self._subscribed if self._subscribed is not None else self.protocol_type == CONSUMER
+        return topic in self.subscribed if self.subscribed is not None else self.protocol_type == CONSUMER
 
     def _compute_subscribed(self) -> frozenset[TopicName] | None:
         if self.protocol_type != CONSUMER:

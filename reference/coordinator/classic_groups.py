@@ -187,6 +187,7 @@ class ClassicGroups:
         elif group.state is not State.STABLE or group.select_protocol() != group.protocol:
             self.rebalances.rebalance(group, now)
         else:
+            subscribed = group.subscribed
             try:
                 self._write([group.record(group.assignments())], now)
             except KafkaError as error:
@@ -194,6 +195,7 @@ class ClassicGroups:
                 group.update(member, former_terms)
                 self.rebalances.rename(group, member, former_id, now)
             else:
+                group.subscribed = subscribed
                 self.rebalances.answer_join(member, _rejoined(group, member, former_leader, version))
 
     # ---- syncing

@@ -55,14 +55,22 @@ class ConsumerTimers:
         self._timers.schedule(Due(Wait.SESSION, group, member.id), now + timeout_ms)
 
     def loaded(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """Start a session on a new coordinator: any member has the group's session timeout, also one of the classic protocol."""
+        """Start a session on a new coordinator, and the revocation timer of a member that has to give up partitions.
+
+        Members of the classic protocol are no exceptions here: they have the group's session timeout, and a revocation timer.
+        """
         self._timers.schedule(Due(Wait.SESSION, group, member.id), now + self._session_timeout_ms(group))
-        self.moved(group, member, now)
+        self._time_revocation(group, member, now)
 
     def moved(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """Start or cancel the revocation timer, by the member's new state."""
+        """Start or cancel the revocation timer, by the member's new state. A member of the classic protocol has JOIN and SYNC
+        instead; a revocation timer that it has since the group was loaded goes on."""
+        if member.classic is None:
+            self._time_revocation(group, member, now)
+
+    def _time_revocation(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
         due = Due(Wait.REVOCATION, group, member.id)
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
             self._timers.schedule(due, now + member.rebalance_timeout_ms)
             self._revoking[group, member.id] = member.epoch
         else:

@@ -8,7 +8,8 @@ own log again or the other's. Where they may differ, `drawn_groups` says what it
   both sides have for this comparison;
 - texts of errors, and what an answer has beside its error;
 - records that the same write takes back: ours writes what comes of a change of type, Kafka each step to it;
-- the answer to a JoinGroup or SyncGroup that its member has repeated: Kafka never gives one;
+- the answer to a JoinGroup or SyncGroup that its member has repeated, and to the SyncGroup of a member that is removed: Kafka
+  never gives one;
 - entries that Kafka's snapshots have twice after a write that failed.
 """
 
@@ -316,7 +317,9 @@ def _keep_one_of_each(answer: Message) -> None:
 
 
 def _is_abandoned(answer: Message) -> bool:
-    """A request that the same member has repeated is answered by ours; Kafka forgets it."""
+    """A request that the same member has repeated, or the SyncGroup of a removed one, is answered by ours; Kafka forgets it."""
+    if isinstance(answer, SyncGroupResponse) and answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+        return True
     is_waiting_kind = isinstance(answer, JoinGroupResponse | SyncGroupResponse)
     return is_waiting_kind and answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from linearizability.client.group_member import encode_subscription
 from reference.coordinator.classic_groups import check_join, check_sync
 from reference.coordinator.classic_rebalances import NEW_MEMBER_JOIN_TIMEOUT_MS
 from reference.coordinator.classic_state import TRANSITIONS, State, diagram
@@ -90,6 +91,20 @@ def test_a_group_that_has_become_too_large_is_called_to_shrink_when_it_is_loaded
     assert "a3" not in room.answers, "as in Kafka the refusal does not end the rebalance"
     room.advance(20_000)
     assert [member.member_id for member in room.joined("a3").members] == [leader]
+
+
+def test_a_static_member_that_returns_with_other_topics_changes_the_known_subscriptions_in_the_next_generation() -> (
+    None
+):
+    room = Room()
+    room.join("a1", instance="i", metadata=encode_subscription(["events"]))
+    member = room.joined("a1").member_id
+    room.sync("s1", member, 1, {member: b"A"})
+    room.join("a2", instance="i", metadata=encode_subscription(["orders"]))
+    assert room.joined("a2").generation_id == 1
+    assert room.group.is_subscribed_to("events") and not room.group.is_subscribed_to("orders")
+    room.crash()
+    assert room.group.is_subscribed_to("orders") and not room.group.is_subscribed_to("events")
 
 
 def test_any_text_is_a_group_id_and_any_bytes_are_metadata() -> None:

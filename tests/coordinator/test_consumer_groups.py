@@ -10,8 +10,10 @@ from dataclasses import replace
 
 import pytest
 
+from linearizability.client.group_member import encode_subscription
 from reference.coordinator.consumer_group_records import _record, member_record, partition_metadata_tombstone
 from reference.coordinator.consumer_heartbeat_check import check_request
+from reference.coordinator.consumer_member import ClassicMember, MemberState
 from reference.coordinator.consumer_timers import RETRY_MS
 from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -195,6 +197,30 @@ def test_a_member_that_gives_nothing_up_is_fenced() -> None:
         room.pass_time(REBALANCE_TIMEOUT_MS // 3 - 1)
     assert "a" in room.group().members
     room.pass_time(3)
+    assert "a" not in room.group().members
+
+
+@pytest.mark.parametrize("is_classic", [False, True])
+def test_a_new_coordinator_gives_a_member_its_rebalance_timeout_to_give_up_partitions(is_classic: bool) -> None:
+    """Also a member of the classic protocol, which otherwise has other timers."""
+    room = Room(foo=2)
+    first, second = Client(room, "a", topics=["foo"]), Client(room, "b", topics=["foo"])
+    first.join()
+    second.join()
+    first.beat()
+    member = room.group().members["a"]
+    assert member.state is MemberState.UNREVOKED_PARTITIONS
+    if is_classic:
+        room.log.append(
+            member_record(
+                "g", replace(member, classic=ClassicMember(SESSION_MS, (("range", encode_subscription(["foo"])),)))
+            )
+        )
+    room.fail_over()
+    assert (room.group().members["a"].classic is not None) == is_classic
+    room.pass_time(REBALANCE_TIMEOUT_MS - 1)
+    assert "a" in room.group().members
+    room.pass_time(1)
     assert "a" not in room.group().members
 
 

@@ -268,7 +268,7 @@ def _check_operations(table: Mapping[str, Definition], changes: Sequence[Alterat
 
     Errors: KafkaError INVALID_REQUEST; INVALID_CONFIG for a list operation on a setting that is no list (CFG-04).
     """
-    _refuse_nulls(change.name for change in changes if change.operation != DELETE and change.value is None)
+    refuse_nulls(change.name for change in changes if change.operation != DELETE and change.value is None)
     for change in changes:
         if change.operation in (SET, DELETE):
             continue
@@ -319,7 +319,7 @@ def replace_configs(
 ) -> list[ConfigRecord]:
     """The records that replace a resource's settings by these (legacy AlterConfigs, CFG-07). Errors: as `alter_configs`."""
     table = _table_of(image, resource_type, resource_name)
-    _refuse_nulls(name for name, value in configs.items() if value is None)  # before the resource's name, as in Kafka
+    refuse_nulls(name for name, value in configs.items() if value is None)  # before the resource's name, as in Kafka
     _require_legal_name(resource_type, resource_name)
     for name in configs:
         _require_known(table, name)
@@ -333,7 +333,8 @@ def replace_configs(
     return _records(resource_type, resource_name, own, touched)
 
 
-def _refuse_nulls(names: Iterable[str]) -> None:
+def refuse_nulls(names: Iterable[str]) -> None:
+    """Errors: KafkaError INVALID_REQUEST where there is a setting that would have no value."""
     if missing := list(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
 

@@ -209,8 +209,8 @@ class Access:
             return True
         return self.is_ready and self.authorizer.authorize_any(asker, operation, resource)
 
-    def may_fetch(self, request: Request, topic: TopicName, is_follower: bool) -> bool:
-        """Whether a fetch may read the topic, as a consumer or as a follower."""
+    def may_fetch(self, request: Request, topic: TopicName | None, is_follower: bool) -> bool:
+        """Whether a fetch may read the topic, as a consumer or as a follower; no consumer is refused an unknown one (None)."""
         if is_follower:
             return self.may(request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
         return self.may(request, Operation.READ, ResourceType.TOPIC, topic)

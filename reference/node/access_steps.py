@@ -6,8 +6,11 @@ They name resources in another form, choose the resource type by the request, or
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
+from reference.controller.topic_names import validate_topic_name
+from reference.coordinator.classic_groups import FIRST_SYNC_WITH_PROTOCOL
 from reference.node.access import NOT_ASKED, Access, Admission, Step, add_results
 from reference.node.delegation_tokens import check_tokens
 from reference.node.metadata import has_wrong_cursor, ids_or_names
@@ -15,7 +18,7 @@ from reference.node.refusals import refused_items, with_items
 from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.node.transactional_produce import has_transactional_batches
 from reference.protocol.acls import Operation, ResourceType
-from reference.protocol.errors import ErrorCode
+from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -24,6 +27,8 @@ from reference.protocol.messages.consumer_group_describe import (
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from reference.protocol.messages.describe_producers import DescribeProducersRequest
 from reference.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -33,6 +38,7 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.needs import NEEDS, Need
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
@@ -209,15 +215,21 @@ def _create_topics(access: Access, request: Request, body: CreateTopicsRequest, 
 
 
 def _delete_topics(access: Access, request: Request, body: DeleteTopicsRequest, admission: Admission) -> None:
-    """Hide the name of a refused topic id from a client that may not describe the topic."""
-    if access.may(request, Operation.DELETE, CLUSTER, is_logged=False):
+    """Hide the name of a refused topic id from a client that may not describe the topic. The handler refuses what is invalid."""
+    is_enabled = access.configuration.broker("delete.topic.enable") is not False
+    if not is_enabled or access.may(request, Operation.DELETE, CLUSTER, is_logged=False):
         return
+    named = Counter(getattr(item, "name", item) for item in body.topics or body.topic_names)
+    ids = Counter(item.topic_id for item in body.topics)
     result = DeleteTopicsResponse.DeletableTopicResult
     items = body.topics or body.topic_names
     left: list[Any] = []
     refused: list[DeleteTopicsResponse.DeletableTopicResult] = []
     for item in items:
-        id = getattr(item, "topic_id", NO_UUID)
+        id, given = getattr(item, "topic_id", NO_UUID), getattr(item, "name", item)
+        if (given is None) == (id == NO_UUID) or (named[given] if given is not None else ids[id]) > 1:
+            left.append(item)
+            continue
         name = access.name_of(item, "name" if isinstance(item, Message) else "")
         sees = access.may(request, DESCRIBE, TOPIC, name)
         exists = name in access.image.topics
@@ -234,6 +246,26 @@ def _delete_topics(access: Access, request: Request, body: DeleteTopicsRequest, 
     admission.amendments.append(lambda response: add_results(request.key, part, response))
     if not left:
         admission.refusal = part
+
+
+def _describe_configs(access: Access, request: Request, body: DescribeConfigsRequest, admission: Admission) -> None:
+    """Admit a request that is invalid as a whole, by one unknown type: the handler refuses it."""
+    if all(each.resource_type in CONFIG_RESOURCES for each in body.resources):
+        _configs(access, request, body, admission)
+
+
+def _describe_producers(access: Access, request: Request, body: DescribeProducersRequest, admission: Admission) -> None:
+    """Admit invalid names of topics: the handler refuses them."""
+    (need,) = NEEDS[request.key].needs
+
+    def may(topic: DescribeProducersRequest.TopicRequest) -> bool:
+        try:
+            validate_topic_name(topic.name)
+        except KafkaError:
+            return True
+        return access.may(request, need.operation, need.resource, topic.name)
+
+    access.refuse_items(request, admission, may, need.error)
 
 
 def _configs(access: Access, request: Request, body: Any, admission: Admission) -> None:
@@ -254,6 +286,12 @@ def _may_configure(access: Access, request: Request, need: Need, item: Any) -> b
 
 
 # ---- groups
+
+
+def _sync_group(access: Access, request: Request, body: SyncGroupRequest, admission: Admission) -> None:
+    """Admit a request without the protocol that its version must have: the handler refuses it."""
+    if request.version < FIRST_SYNC_WITH_PROTOCOL or None not in (body.protocol_type, body.protocol_name):
+        access.check_all(NEEDS[request.key], request, admission)
 
 
 def _find_coordinator(access: Access, request: Request, body: FindCoordinatorRequest, admission: Admission) -> None:
@@ -368,12 +406,13 @@ STEPS: dict[int, Step] = {
     3: _metadata,
     9: _offset_fetch,
     10: _find_coordinator,
+    14: _sync_group,
     15: _describe_groups,
     19: _create_topics,
     20: _delete_topics,
     22: _init_producer_id,
     24: _add_partitions_to_txn,
-    32: _configs,
+    32: _describe_configs,
     33: _configs,
     38: check_tokens,
     39: check_tokens,
@@ -381,6 +420,7 @@ STEPS: dict[int, Step] = {
     41: check_tokens,
     44: _configs,
     60: _describe_cluster,
+    61: _describe_producers,
     68: _consumer_group_heartbeat,
     69: _describe_groups,
     75: _describe_topic_partitions,

@@ -36,6 +36,8 @@ from reference.protocol.schema import Message
 
 LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
 DESCRIBED = (TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+ALTERED = (TOPIC_RESOURCE, BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
+"""Resources whose settings the controller keeps."""
 MAX_RESOURCES = 4_000
 """The most resources that one DescribeConfigs describes, about a second's work."""
 
@@ -185,22 +187,60 @@ Refused = list[tuple[AnyResource, ErrorCode, str]]
 
 
 def refused_by_broker(configuration: Configuration, body: Message) -> Refused:
-    """The changes that the receiving broker refuses: other brokers' settings, and changes that it could not apply at run time.
+    """The changes that the receiving broker refuses: malformed ones, other brokers' settings, and changes that it could not
+    apply at run time.
 
-    The active controller decides all others, also those that are invalid by themselves.
+    The active controller decides all others, and checks access: a malformed change is refused as such, allowed or not.
     Source: kafka.server.ConfigAdminManager.preprocess; DynamicBrokerConfig.validate.
     """
+    if not isinstance(body, AlterConfigsRequest | IncrementalAlterConfigsRequest):
+        return []
     found: Refused = []
-    for each in body.resources if isinstance(body, AlterConfigsRequest | IncrementalAlterConfigsRequest) else ():
-        if each.resource_type != BROKER_RESOURCE:
-            continue
-        if broker_in(each.resource_name) not in (None, configuration.node):
-            why = f"Unexpected broker id, expected {configuration.node}, but received {each.resource_name}"
-        else:
-            why = _not_followed(configuration, each)
-        if why is not None:
-            found.append((each, ErrorCode.INVALID_REQUEST, why))
+    times = _times(body.resources)
+    for each in body.resources:
+        try:
+            _check_form(each, times)
+            if each.resource_type == BROKER_RESOURCE:
+                _check_own(configuration, each)
+        except KafkaError as error:
+            found.append((each, error.code, error.message or ""))
     return found
+
+
+def _times(resources: Iterable[AnyResource]) -> Counter[tuple[int, str]]:
+    return Counter((each.resource_type, each.resource_name) for each in resources)
+
+
+def _check_form(resource: AnyResource, times: Counter[tuple[int, str]]) -> None:
+    """Errors: KafkaError INVALID_REQUEST for a resource or a setting that occurs twice, a missing value, an unknown type."""
+    if times[resource.resource_type, resource.resource_name] > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    names = Counter(each.name for each in resource.configs)
+    double = next((name for name, count in names.items() if count > 1), None)
+    if double is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {double}")
+    is_incremental = isinstance(resource, IncrementalAlterConfigsRequest.AlterConfigsResource)
+    configs.refuse_nulls(
+        each.name
+        for each in resource.configs
+        if each.value is None and getattr(each, "config_operation", configs.SET) != configs.DELETE
+    )
+    if resource.resource_type not in ALTERED and not (is_incremental and resource.resource_type == LOGGER_RESOURCE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _check_own(configuration: Configuration, resource: AnyResource) -> None:
+    """Errors: KafkaError INVALID_REQUEST for another broker's settings, for no broker's, and for a change that this broker could
+    not apply; the errors of an invalid one."""
+    node, name = configuration.node, resource.resource_name
+    if name and broker_in(name) is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if broker_in(name) not in (None, node):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node}, but received {name}")
+    _plan(configuration.image, resource)
+    why = _not_followed(configuration, resource)
+    if why is not None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
 
 def refused_by_controller(image: MetadataImage, body: Message) -> Refused:
@@ -341,17 +381,12 @@ def _alter(
     now: TimestampMs,
 ) -> list[A]:
     """Change each resource by itself; refuse one that occurs twice, in both places (CFG-08)."""
-    times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    times = _times(resources)
     answers: list[A] = []
     for resource in resources:
         code, message = ErrorCode.NONE, None
         try:
-            if times[resource.resource_type, resource.resource_name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            names = Counter(each.name for each in resource.configs)
-            double = next((name for name, count in names.items() if count > 1), None)
-            if double is not None:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {double}")
+            _check_form(resource, times)
             records = _plan(controller.image, resource)
             if resource.resource_type == GROUP_RESOURCE:
                 after = _after(controller.image, GROUP_RESOURCE, resource.resource_name, records)

@@ -260,10 +260,10 @@ class Serving:
     def _look(self, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs) -> _Look:
         name, preferred, is_beyond = self._name_of(wanted), None, False
         try:
-            if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             if not self._fetching.context.access.may_fetch(self._request, name, self._follower >= 0):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if name is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             partition = self._fetching.context.replicas.partition(name, wanted.partition)
             if self._follower >= 0:
                 read = self._read_as_follower(partition, wanted, max_bytes, minimum_one, is_first, now)

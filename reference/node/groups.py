@@ -29,6 +29,7 @@ from reference.node.context import Context
 from reference.node.coordination import Coordination
 from reference.node.internal_topics import OFFSETS_TOPIC
 from reference.node.known_topics import KnownTopics, TopicChanges
+from reference.node.refusals import FIRST_JOIN_WITHOUT_PROTOCOL
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -41,9 +42,6 @@ from reference.protocol.primitives import AT_ONCE, NEVER, Chance, GroupId, Leade
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 from reference.replication.replica import Trace
-
-FIRST_JOIN_WITHOUT_PROTOCOL = 7
-"""The first version of JoinGroup in which the protocol may be null; before, it is empty."""
 
 MINUTE_MS = 60_000
 
@@ -156,8 +154,9 @@ class Groups:
 
     def answer(self, index: int, request: Request, response: Message, now: TimestampMs) -> None:
         """Send a response when all earlier records of the shard are committed; a refusal at once."""
-        if isinstance(response, JoinGroupResponse) and request.version < FIRST_JOIN_WITHOUT_PROTOCOL:
-            response.protocol_name = response.protocol_name or ""
+        if isinstance(response, JoinGroupResponse):
+            none = "" if request.version < FIRST_JOIN_WITHOUT_PROTOCOL else None
+            response.protocol_name = response.protocol_name or none
         if not is_refused(response):
             try:
                 self.coordination.answer(index, request, response, now, partial(refuse, response))

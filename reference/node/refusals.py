@@ -7,16 +7,28 @@ items' names, and unknown values have the schema's placeholder.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasResponse
+from reference.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from reference.protocol.messages.join_group import JoinGroupResponse
+from reference.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from reference.protocol.schema import Message
 
 ALTER_REPLICA_LOG_DIRS, DELETE_TOPICS = 34, 20
+FIRST_JOIN_WITHOUT_PROTOCOL = 7
+"""The first version of JoinGroup in which the protocol may be null; before, it is empty."""
 TWICE = frozenset({43, 45})
 """ElectLeaders and AlterPartitionReassignments have the error at the top level and in each partition."""
 
@@ -69,9 +81,10 @@ UNKNOWN = {
     "low_watermark": -1,
     "node_id": -1,
     "port": -1,
-    "producer_epoch": -1,
 }
 """Fields whose schema default would be a valid value."""
+NO_EPOCH = {"producer_epoch": -1}
+"""The same of a response as a whole (InitProducerId); a transaction that is not described has epoch 0 in Kafka."""
 
 MESSAGES = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
@@ -93,10 +106,49 @@ def refusal(key: int, version: int, body: Message, code: ErrorCode) -> Message:
     if "error_code" not in at_the_top:
         return refused_items(key, body, code)
     refused = refused_items(key, body, code) if key in TWICE else response()
-    for name, value in {**UNKNOWN, "error_code": code, "error_message": MESSAGES.get(code)}.items():
+    for name, value in {**UNKNOWN, **NO_EPOCH, "error_code": code, "error_message": MESSAGES.get(code)}.items():
         if name in at_the_top:
             setattr(refused, name, value)
+    if (of_one_api := OF_ONE_API.get(key)) is not None:
+        of_one_api(refused, body, version)
     return refused
+
+
+def _name_partitions(
+    refused: ListPartitionReassignmentsResponse, body: ListPartitionReassignmentsRequest, version: int
+) -> None:
+    topic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
+    partition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+    refused.topics = [
+        topic(name=each.name, partitions=[partition(partition_index=index) for index in each.partition_indexes])
+        for each in body.topics or ()
+    ]
+
+
+def _count_users(
+    refused: DescribeUserScramCredentialsResponse, body: DescribeUserScramCredentialsRequest, version: int
+) -> None:
+    """A result for each user, but not its name."""
+    result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+    code, message = refused.error_code, refused.error_message
+    refused.results = [result(error_code=code, error_message=message) for _ in body.users or ()]
+
+
+def _have_no_entries(refused: DescribeClientQuotasResponse, body: Message, version: int) -> None:
+    refused.entries = None
+
+
+def _have_no_protocol(refused: JoinGroupResponse, body: Message, version: int) -> None:
+    refused.protocol_name = "" if version < FIRST_JOIN_WITHOUT_PROTOCOL else None
+
+
+OF_ONE_API: dict[int, Callable[[Any, Any, int], None]] = {
+    JoinGroupResponse.KEY: _have_no_protocol,
+    ListPartitionReassignmentsRequest.KEY: _name_partitions,
+    DescribeClientQuotasResponse.KEY: _have_no_entries,
+    DescribeUserScramCredentialsRequest.KEY: _count_users,
+}
+"""What a response that is refused as a whole has beside its error, as Kafka's getErrorResponse makes it."""
 
 
 def refused_items(key: int, body: Any, code: ErrorCode) -> Message:

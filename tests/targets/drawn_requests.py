@@ -8,6 +8,7 @@ producer ids, member ids, sessions) is drawn and compared by its place among tho
     python -m tests.targets.drawn_requests 7 8 --show                    # one, with each request and Kafka's answer
     python -m tests.targets.drawn_requests 0 5 --nodes 3                 # each request to one of three brokers
     python -m tests.targets.drawn_requests 0 5 --tokens                  # delegation tokens, by clients that authenticate
+    python -m tests.targets.drawn_requests 0 5 --settings                # brokers whose settings are drawn, too
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from conformance.batches import RECENT_MS, batches
 from linearizability.client.requests import GROUP, TRANSACTION, new_topic
@@ -36,6 +38,7 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
+from tests.targets.drawn_broker_settings import drawn_settings
 from tests.targets.drawn_fields import NO_ONES_PRODUCER, Side, drawn
 from tests.targets.drawn_placement import INTERNAL_TOPICS, OWN_OF_SEVERAL, PLACED_BY_CHANCE, place
 from tests.targets.secured_kafka import PASSWORD, USER, SecuredKafka, SecuredReference
@@ -63,7 +66,7 @@ CHANGES = {
     "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "AlterClientQuotas",
     "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "CreateAcls",
     "DeleteAcls", "AlterPartitionReassignments", "ElectLeaders", "UpdateFeatures",
-    "DeleteRecords", "EndTxn", "InitProducerId", "DeleteGroups", "AlterReplicaLogDirs",
+    "DeleteRecords", "EndTxn", "InitProducerId", "DeleteGroups", "AlterReplicaLogDirs", "Metadata",
 }  # fmt: skip
 TOKENS = {"CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"}
 SELDOM = {"DeleteTopics", "DeleteGroups"}
@@ -79,8 +82,8 @@ OFTEN = {
 
 
 OWN = {
-    "throttle_time_ms", "error_message", "port", "host", "cluster_id", "documentation", "log_append_time_ms", "rack",
-    "last_timestamp", "total_bytes", "usable_bytes", "last_caught_up_timestamp", "last_fetch_timestamp",
+    "throttle_time_ms", "error_message", "batch_index_error_message", "port", "host", "cluster_id", "documentation",
+    "log_append_time_ms", "rack", "last_timestamp", "total_bytes", "usable_bytes", "last_caught_up_timestamp", "last_fetch_timestamp",
     "transaction_start_time_ms", "client_host", "subscription_id", "partition_size", "incarnation_id",
 }  # fmt: skip
 """Fields whose values differ between any two brokers."""
@@ -95,10 +98,22 @@ TIMES = {
 """Of delegation tokens: compared by how many times ten minutes they are from now."""
 IDENTIFYING = {
     "name", "topic", "topic_name", "topic_id", "resource_type", "resource_name", "partition_index", "partition", "index",
-    "group_id", "transactional_id", "producer_id", "user", "key", "path", "entity", "mechanism", "token_id",
+    "group_id", "transactional_id", "producer_id", "user", "key", "path", "entity", "mechanism", "token_id", "principal",
+    "host", "operation", "permission_type",
 }  # fmt: skip
 ERRORS = {each.name for each in ErrorCode} - {"NONE"}
 NOTHING = (None, "", b"", -1, NO_UUID, NO_ONES_PRODUCER)
+
+
+class Clusters(NamedTuple):
+    """What is compared with Kafka, how many nodes both have, and settings that they do not have otherwise."""
+
+    other: str = REFERENCE
+    nodes: int = 1
+    settings: Mapping[str, str] = MappingProxyType({})
+
+
+ONE_NODE = Clusters()
 
 
 def plain(value: Any, side: Side, name: str = "") -> Any:
@@ -301,12 +316,12 @@ def compared(
     requests: int,
     settles_in_s: float = SETTLES_IN_S,
     show: bool = False,
-    nodes: int = 1,
-    other: str = REFERENCE,
+    clusters: Clusters = ONE_NODE,
 ) -> list[str]:
     """As `compare`, on two clusters that are started for it."""
     counts = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions")
-    config = CONFIG | dict.fromkeys(counts, str(nodes))
+    other, nodes, settings = clusters
+    config = CONFIG | dict.fromkeys(counts, str(nodes)) | dict(settings)
     with (
         open_target(KAFKA, folder=folder / "kafka", config=config, nodes=nodes) as kafka,
         open_target(other, folder=folder / "other", config=config, nodes=nodes) as reference,
@@ -361,6 +376,7 @@ def main() -> None:
         "--beside", default=REFERENCE, help="what is compared; kafka:4.3.1 shows what differs by chance"
     )
     parser.add_argument("--tokens", action="store_true", help="draw requests for delegation tokens alone")
+    parser.add_argument("--settings", action="store_true", help="draw settings of the brokers")
     parser.add_argument("--show", action="store_true", help="each request and Kafka's answer")
     options = parser.parse_args()
     found: list[str] = []
@@ -369,13 +385,15 @@ def main() -> None:
             if options.tokens:
                 found += compared_tokens(Path(folder) / str(seed), seed, options.requests)
                 continue
+            settings = drawn_settings(seed) if options.settings else {}
+            if settings:
+                print(f"seed {seed}: {settings}", flush=True)
             found += compared(
                 Path(folder) / str(seed),
                 seed,
                 options.requests,
                 show=options.show,
-                nodes=options.nodes,
-                other=options.beside,
+                clusters=Clusters(options.beside, options.nodes, settings),
             )
     print(f"{len(found)} answers differ")
 

@@ -15,6 +15,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from linearizability.targets.wire import WireError
 from reference.node.release import versions_of
@@ -22,6 +23,7 @@ from reference.protocol.acls import Operation, PatternType, Permission, Resource
 from reference.protocol.apis import APIS
 from reference.protocol.messages.create_acls import CreateAclsRequest
 from reference.protocol.messages.delete_acls import DeleteAclsRequest
+from reference.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from reference.protocol.schema import Message
 from tests.targets.drawn_fields import Side, drawn
 from tests.targets.drawn_requests import (
@@ -132,7 +134,10 @@ def compare(clusters: list[Cluster], seed: int, requests: int, settles_in_s: flo
         version = rng.choice([highest, rng.randint(lowest, highest)])
         is_super, state = rng.random() < BY_SUPER_USER, rng.randrange(1 << 30)
         sides = [each.super_user if is_super else each.alice for each in clusters]
-        made = [drawn(APIS[key].request, version, side, Random(state), name) for side in sides]
+        made: list[Any] = [drawn(APIS[key].request, version, side, Random(state), name) for side in sides]
+        for request in made:
+            if isinstance(request, DescribeUserScramCredentialsRequest):
+                request.users = request.users or []  # Kafka fails where it refuses them all, and never answers
         answers = [asked(side, request, version) for side, request in zip(sides, made, strict=True)]
         if name in CHANGES:
             time.sleep(settles_in_s)

@@ -53,6 +53,8 @@ FIRST_FIND_COORDINATOR_WITH_KEYS = 4
 FIRST_ADD_PARTITIONS_OF_BROKERS = 4
 CONFIG_RESOURCES = {2: TOPIC, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER, 32: GROUP}
 """Type of a configuration resource (topic, broker, its loggers, client metrics, group) -> the resource type to authorize."""
+FIRST_FIND_COORDINATOR_OF_SHARE_GROUPS, OF_SHARE_GROUPS = 6, 2
+"""The first version that knows the key type. This broker has no such coordinators, but refuses clients as Kafka does."""
 COORDINATORS = {0: GROUP, 1: TRANSACTIONAL_ID}
 HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
@@ -295,6 +297,10 @@ def _sync_group(access: Access, request: Request, body: SyncGroupRequest, admiss
 
 
 def _find_coordinator(access: Access, request: Request, body: FindCoordinatorRequest, admission: Admission) -> None:
+    if body.key_type == OF_SHARE_GROUPS and request.version >= FIRST_FIND_COORDINATOR_OF_SHARE_GROUPS:
+        if not access.may(request, Operation.CLUSTER_ACTION, CLUSTER):
+            access.refuse(request, admission, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return
     kind = COORDINATORS.get(body.key_type)
     if kind is None:
         return

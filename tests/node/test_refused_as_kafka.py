@@ -4,7 +4,7 @@ the table of needs says: a malformed request is refused as such, and some refusa
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import pytest
@@ -21,6 +21,7 @@ from reference.protocol.messages.describe_producers import DescribeProducersRequ
 from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from reference.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -75,6 +76,13 @@ def test_a_transaction_that_may_not_be_described_has_epoch_zero() -> None:
 def test_a_sync_group_without_its_protocol_is_invalid_for_all(version: int, protocol: str, is_refused: bool) -> None:
     body = SyncGroupRequest(group_id="g", protocol_type=protocol, protocol_name=protocol)
     assert (refused(body, version) is not None) == is_refused
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, None), (6, DENIED)])
+def test_the_coordinator_of_a_share_group_is_for_brokers(version: int, code: int | None) -> None:
+    """The handler has none: it refuses all others."""
+    answer = refused(FindCoordinatorRequest(key_type=2, coordinator_keys=["g:id:0"]), version)
+    assert (answer and answer.coordinators[0].error_code) == code
 
 
 def test_one_unknown_type_makes_a_description_of_settings_invalid_for_all() -> None:
@@ -138,7 +146,9 @@ def test_a_followers_fetch_of_an_unknown_topic_is_refused_too(replica: int, code
 # ---- changes of settings, which the receiving broker looks at before the controller checks access
 
 
-MALFORMED = {
+Change: TypeAlias = tuple[int, str, list[tuple[str, str | None]]]
+"""A type and a name of a resource, and its settings."""
+MALFORMED: dict[str, Change] = {
     "no value": (TOPIC, "t", [("retention.ms", None)]),
     "twice": (TOPIC, "t", [("retention.ms", "1"), ("retention.ms", "2")]),
     "unknown type": (UNKNOWN_TYPE, "t", [("retention.ms", "1")]),
@@ -148,12 +158,10 @@ MALFORMED = {
 
 @pytest.mark.parametrize("form", [AlterConfigsRequest, IncrementalAlterConfigsRequest])
 @pytest.mark.parametrize("malformed", MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_change_of_settings_is_invalid_for_all(
-    malformed: tuple[int, str, list[tuple[str, str | None]]], form: Any
-) -> None:
+def test_a_malformed_change_of_settings_is_invalid_for_all(malformed: Change, form: Any) -> None:
     found = access()
 
-    def codes(*resources: tuple[int, str, list[tuple[str, str | None]]]) -> list[int]:
+    def codes(*resources: Change) -> list[int]:
         asked = [
             form.AlterConfigsResource(
                 resource_type=kind,
@@ -164,7 +172,7 @@ def test_a_malformed_change_of_settings_is_invalid_for_all(
         ]
         return [code for _, code, _ in refused_by_broker(found.configuration, form(resources=asked))]
 
-    sound = (TOPIC, "t", [("retention.ms", "1")])
+    sound: Change = (TOPIC, "t", [("retention.ms", "1")])
     assert codes(sound) == [], "the controller refuses it"
     assert codes(malformed) == [ErrorCode.INVALID_REQUEST]
     assert codes(sound, sound) == [ErrorCode.INVALID_REQUEST] * 2

@@ -194,6 +194,7 @@ def inconsistent_protocols(broker: Broker) -> None:
     sentence="One member is the leader and receives all members with their metadata for the chosen protocol; the others "
     "receive the leader's id and no members.",
     accepted="of three members one gets three entries with each one's own bytes, the others none; all name the same leader",
+    tolerated="followers that receive the members, too",
 )
 def one_leader(broker: Broker) -> None:
     group = Group(broker)
@@ -281,7 +282,7 @@ def generations(broker: Broker) -> None:
     source="KIP-134; group.initial.rebalance.delay.ms",
     sentence="The first join of an empty group waits for group.initial.rebalance.delay.ms, so that others who join meanwhile "
     "are in the first generation too; each of them makes it wait on.",
-    accepted="with 3 seconds: two who join half a second apart get generation 1 after 3 seconds or more",
+    accepted="with 3 seconds: two who join half a second apart are in one generation after 3 seconds or more",
     configs={"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)},
     alone=True,
     deadline_s=60,
@@ -307,12 +308,11 @@ def joined_before_the_delay_ended(broker: Broker) -> bool:
         waited_ms >= INITIAL_DELAY_MS,
         f"the first is answered after {waited_ms:.0f} ms, and not before the initial delay is over",
     )
-    broker.expect_equal("its generation", first.generation, 1)
     reported = {one.member_id for one in first.answer.members}
     if first.leads and reported == {first.id}:
         return False
     second.expect_joined()
-    broker.expect_equal("the second's generation", second.generation, 1)
+    broker.expect_equal("the second's generation", second.generation, first.generation)
     leader = group.leader_first([first, second])[0]
     broker.expect_equal("the members", {one.member_id for one in leader.answer.members}, {first.id, second.id})
     return True

@@ -166,7 +166,7 @@ def largest_timestamp(broker: Broker) -> None:
     notices="tool: kafka-get-offsets --time earliest-local shows an error where there is no tiered storage",
     source="KIP-405, KIP-1005, KIP-1023; UnifiedLog.fetchOffsetByTimestamp",
     sentence="Without tiered storage, timestamp -4 (v8+) gives the log start offset, and -5 (v9+) and -6 (v11+) give offset -1.",
-    accepted="the same as for -2; (-1, -1); in every version from that on",
+    accepted="the same as for -2; -1; in every version from that on",
     apis={"ListOffsets": 8, "DeleteRecords": 0},
 )
 def without_tiers(broker: Broker) -> None:
@@ -174,10 +174,10 @@ def without_tiers(broker: Broker) -> None:
     broker.append(topic, stamped(1, 2, 3))
     for start in (0, 1):
         for version in versions_of(broker, SINCE_VERSION[EARLIEST_LOCAL]):
-            expect_at(broker, topic, EARLIEST_LOCAL, (start, -1), version=version)
+            expect_offset(broker, topic, EARLIEST_LOCAL, start, version=version)
         for timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             for version in versions_of(broker, SINCE_VERSION[timestamp]):
-                expect_at(broker, topic, timestamp, (-1, -1), version=version)
+                expect_offset(broker, topic, timestamp, -1, version=version)
         broker.delete_records(topic, 1)
 
 
@@ -341,8 +341,8 @@ def last_stable_offset(broker: Broker) -> None:
     stable = producer.append(topic, Record(b"open", timestamp=STAMP + 20))
     broker.append(topic, stamped(30))
     for version in versions_of(broker, 2):
-        expect_at(broker, topic, LATEST, (stable, -1), version=version, isolation=READ_COMMITTED)
-        expect_at(broker, topic, LATEST, (3, -1), version=version)
+        expect_offset(broker, topic, LATEST, stable, version=version, isolation=READ_COMMITTED)
+        expect_offset(broker, topic, LATEST, 3, version=version)
     for timestamp, committed, uncommitted in (
         (10, (0, 10), (0, 10)),
         (11, (-1, -1), (1, 20)),
@@ -356,7 +356,7 @@ def last_stable_offset(broker: Broker) -> None:
             if seen != wanted:
                 broker.tolerate(f"offset and timestamp for -3, isolation level {isolation}: {seen}, not {wanted}")
     producer.commit()
-    expect_at(broker, topic, LATEST, (4, -1), isolation=READ_COMMITTED)
+    expect_offset(broker, topic, LATEST, 4, isolation=READ_COMMITTED)
     expect_at(broker, topic, 30, (2, 30), isolation=READ_COMMITTED)
 
 

@@ -154,6 +154,7 @@ def illegal_name(broker: Broker) -> None:
     sentence="An unknown topic asked for with auto-creation is created: the first answer says UNKNOWN_TOPIC_OR_PARTITION, "
     "later ones reach error 0 with num.partitions partitions.",
     accepted="first UNKNOWN_TOPIC_OR_PARTITION(3) or LEADER_NOT_AVAILABLE(5), then NONE(0)",
+    tolerated="NONE(0) at once",
     configs={"auto.create.topics.enable": "true"},
 )
 def auto_creation(broker: Broker) -> None:

@@ -17,6 +17,7 @@ from conformance.batches import (
     message_set,
     patched,
     records,
+    values,
 )
 from conformance.broker import Broker
 from conformance.changes import closes_on_unreadable_batches, refusals
@@ -343,8 +344,11 @@ def invalid_acks(broker: Broker) -> None:
 def internal_topic(broker: Broker) -> None:
     broker.coordinator(broker.unused_name("group"))
     internal = broker.internal_topic("__consumer_offsets")
+    end = broker.end_offset(internal)
     result = broker.produce(internal, good())
     broker.expect_error(result.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION, tolerated=REFUSED)
+    if result.error_code != ErrorCode.INVALID_TOPIC_EXCEPTION:
+        broker.expect(b"good" not in values(broker.log(internal, offset=end)), "nothing of it is stored")
 
 
 @requirement(

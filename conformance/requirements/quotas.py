@@ -146,15 +146,16 @@ def unknown_quotas(broker: Broker) -> None:
     notices=WRONG,
     source=SOURCE,
     sentence="Byte rates and rates of connections are whole numbers: a fraction is refused.",
-    accepted=INVALID + " for a byte rate of 0.5",
+    accepted=INVALID + " for a byte rate of 0.5, and for 0.5 connections a second of an address (since 2.8)",
     **SINCE,
 )
 def fractions(broker: Broker) -> None:
-    entity = {CLIENT_ID: broker.unused_name("client")}
-    for key in (PRODUCE, CONSUME):
+    client, address = {CLIENT_ID: broker.unused_name("client")}, {IP: f"{LOOPBACK_BLOCK}6"}
+    cases = [(client, PRODUCE), (client, CONSUME), *[(address, CONNECTIONS)] * broker.is_kafka("2.8")]
+    for entity, key in cases:
         with broker.case(key):
             broker.expect_error(alter_one(broker, entity, {key: 0.5}), ErrorCode.INVALID_REQUEST)
-    broker.expect_equal("the quotas", described(broker, entity), {})
+            broker.expect_equal("the quotas", described(broker, entity), {})
 
 
 @requirement(

@@ -203,6 +203,7 @@ def all_start_again(broker: Broker) -> None:
     sentence="A static member whose request is held when its instance id joins as another member is answered at once: it is "
     "fenced.",
     accepted="FENCED_INSTANCE_ID(82) for a held JoinGroup and a held SyncGroup",
+    tolerated="REBALANCE_IN_PROGRESS(27) for its Heartbeat before the leader synchronised (GRP-14)",
     apis=STATIC,
 )
 def fenced_while_held(broker: Broker) -> None:
@@ -221,7 +222,7 @@ def fenced_while_held(broker: Broker) -> None:
         _, follower = group.leader_first([one, other])
         follower.begin_sync()
         wanted = ErrorCode.NONE if broker.is_kafka("2.6.1") else ErrorCode.REBALANCE_IN_PROGRESS  # KAFKA-10134
-        broker.expect_error(follower.heartbeat(), wanted, what="its Heartbeat")
+        broker.expect_error(follower.heartbeat(), wanted, tolerated=JOINS_AGAIN, what="its Heartbeat")
         follower.successor().begin_join()
         broker.expect_error(follower.synced().error_code, ErrorCode.FENCED_INSTANCE_ID)
 

@@ -255,6 +255,7 @@ def growth(broker: Broker) -> None:
     "nothing.",
     accepted="the answer's low watermark and the log start are the offset; OFFSET_OUT_OF_RANGE(1) else; "
     "an offset below the log start leaves it where it is; UNKNOWN_TOPIC_OR_PARTITION(3) for an unknown partition",
+    tolerated="a low watermark other than -1 beside an error",
     apis={"DeleteRecords": 0},
 )
 def records_deleted(broker: Broker) -> None:

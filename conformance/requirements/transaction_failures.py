@@ -12,6 +12,7 @@ from conformance.broker import Broker
 from conformance.cluster import NO_ID, PATIENT, QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.read_committed import aborted_of, committed_values, expect_ended
 from conformance.requirement import requirement
+from conformance.requirements.transactional_ids import expect_fenced
 from conformance.transaction_client import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -278,6 +279,7 @@ def description(case: Wanted) -> tuple[object, ...]:
     sentence="A transaction that is open when its coordinator dies, and longer than its timeout, is aborted by the next "
     "coordinator.",
     accepted="CompleteAbort, and INVALID_PRODUCER_EPOCH(47) for its next write; nothing counts, and nothing is held up",
+    tolerated="PRODUCER_FENCED(90) and INVALID_TXN_STATE(48), as in TXV-12: refused all the same",
     nodes=3, hooks=ENDS, configs=QUICK, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def late_at_the_next_coordinator(broker: Broker) -> None:
@@ -292,7 +294,7 @@ def late_at_the_next_coordinator(broker: Broker) -> None:
         nodes.kill(coordinator)
         through(broker, lambda: client.state() == COMPLETE_ABORT, "the transaction is aborted", LATE_WITHIN_S)
         result = client.produce(topic, b"later", identity=old, sequence=1)
-        broker.expect_error(result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, what="its next write")
+        expect_fenced(broker, result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "its next write")
         expect_ended(broker, topic, b"late", committed=False)
 
 

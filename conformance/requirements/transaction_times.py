@@ -10,6 +10,7 @@ from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import (
     KNOWN_AGAIN_SINCE,
     OWN_ERROR,
+    expect_fenced,
     expect_identity,
     expect_refused,
     fenced_in,
@@ -119,6 +120,7 @@ def expect_described_timeout(client: TransactionalClient, timeout_ms: int) -> No
     accepted="CompleteAbort with a higher epoch; INVALID_PRODUCER_EPOCH(47) for its Produce and TxnOffsetCommit, "
     "PRODUCER_FENCED(90) for AddPartitionsToTxn, AddOffsetsToTxn and EndTxn v4; EndTxn v5, which may be the retry of an abort, "
     "is INVALID_TXN_STATE(48) for a commit and gives the new epoch for an abort",
+    tolerated="the other of the two codes, and INVALID_TXN_STATE(48), as in TXN-02: refused all the same",
     draft="47 or 90 for the next write; an abort in v5 is answered like one that was done",
     since="1.0",
     configs=ABORTS_SOON,
@@ -139,20 +141,20 @@ def open_for_too_long(broker: Broker) -> None:
             broker.expect(new_epoch > old[1], f"epoch {new_epoch} comes after {old[1]}")
         for partition, sequence in ((0, 1), (1, 0)):
             result = client.produce(topic, b"late", partition=partition, sequence=sequence)
-            broker.expect_error(result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, what=f"Produce to {partition}")
+            expect_fenced(broker, result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, f"Produce to {partition}")
         for error in client.commit_offsets(group, {(topic, 0): 1}).values():
-            broker.expect_error(error, ErrorCode.INVALID_PRODUCER_EPOCH, what="TxnOffsetCommit")
+            expect_fenced(broker, error, ErrorCode.INVALID_PRODUCER_EPOCH, "TxnOffsetCommit")
         version = at_most(broker, AddPartitionsToTxnRequest, ADD_PARTITIONS_VERSION)
-        broker.expect_error(client.add(topic, version=version), fenced_in(version), what="AddPartitionsToTxn")
+        expect_fenced(broker, client.add(topic, version=version), fenced_in(version), "AddPartitionsToTxn")
         version = at_most(broker, AddOffsetsToTxnRequest, protocol.add_offsets)
-        broker.expect_error(client.add_offsets(group, version=version), fenced_in(version), what="AddOffsetsToTxn")
+        expect_fenced(broker, client.add_offsets(group, version=version), fenced_in(version), "AddOffsetsToTxn")
         version = at_most(broker, EndTxnRequest, CLASSIC.end)
         for committed in (True, False):
             ended = client.end(committed=committed, version=version)
-            broker.expect_error(ended.error_code, fenced_in(version), what=f"EndTxn, committed={committed}")
+            expect_fenced(broker, ended.error_code, fenced_in(version), f"EndTxn, committed={committed}")
         if protocol is IMPLICIT:
             ended = client.end(committed=True)
-            broker.expect_error(ended.error_code, ErrorCode.INVALID_TXN_STATE, what="EndTxn v5 to commit")
+            expect_fenced(broker, ended.error_code, ErrorCode.INVALID_TXN_STATE, "EndTxn v5 to commit")
             answer = client.end(committed=False)
             expect_identity(broker, "EndTxn v5 to abort", answer, (old[0], new_epoch))
         broker.expect_equal("the last stable offset", broker.end_offset(topic, isolation=READ_COMMITTED), 2)

@@ -84,6 +84,28 @@ def any_instance_of_the_member(answer: Any, exchange: Exchange) -> None:
                 partition.error_code = 0
 
 
+def a_rebalance_for_other_generations(answer: Any, _: Exchange) -> None:
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.ILLEGAL_GENERATION:
+                partition.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def the_older_code_of_the_fenced(answer: Any, _: Exchange) -> None:
+    if answer.error_code == ErrorCode.PRODUCER_FENCED:
+        answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def no_epoch_of_who_leaves(answer: Any, exchange: Exchange) -> None:
+    if exchange.request.member_epoch < 0:
+        answer.member_epoch = 0
+
+
+def a_time_of_special_offsets(answer: Any, exchange: Exchange) -> None:
+    if exchange.request.topics[0].partitions[0].timestamp in (-1, -4, -5, -6):
+        answer.topics[0].partitions[0].timestamp = 0
+
+
 def no_partition_of_offsets(answer: Any, _: Exchange) -> None:
     for transaction in answer.transaction_states:
         transaction.topics = []
@@ -203,6 +225,7 @@ class Admitting(Habit):
     ("habit", "id", "verdict"),
     [
         (Unheld(), "GRP-14", "tolerated"),
+        (Unheld(), "GRP-42", "tolerated"),
         (Admitting(any_member=False), "GRP-05", "tolerated"),
         (Admitting(any_member=True), "GRP-05", "fail"),
     ],
@@ -226,7 +249,10 @@ def test_what_no_client_of_a_group_heeds_or_says_is_tolerated(
         ("LOF-13", "ListOffsets", any_record_for_the_largest_timestamp),
         ("MET-07", "Metadata", no_leader_epochs),
         ("OFF-08", "OffsetCommit", any_instance_of_the_member),
+        ("OFF-08", "OffsetCommit", a_rebalance_for_other_generations),
+        ("OFF-25", "OffsetCommit", a_rebalance_for_other_generations),
         ("TXN-11", "EndTxn", nothing_ends_well),
+        ("TXN-14", "EndTxn", the_older_code_of_the_fenced),
         ("TXN-30", "ListOffsets", no_marker_in_the_first_partition),
         ("TXN-35", "DescribeTransactions", no_partition_of_offsets),
         ("TXV-04", "ListOffsets", nothing_in_the_second_partition),
@@ -237,6 +263,22 @@ def test_a_breach_without_harm_is_tolerated(
 ) -> None:
     _, verdicts = judged(sound, Habit(api, change), id, tmp_path)
     assert verdicts == {id: "tolerated"}
+
+
+@pytest.mark.parametrize(
+    ("id", "judge", "api", "change"),
+    [
+        ("CGH-10", "CGH-42", "ConsumerGroupHeartbeat", no_epoch_of_who_leaves),
+        ("CGH-11", "CGH-42", "ConsumerGroupHeartbeat", no_epoch_of_who_leaves),
+        ("LOF-05", "LOF-16", "ListOffsets", a_time_of_special_offsets),
+        ("LOF-13", "LOF-16", "ListOffsets", a_time_of_special_offsets),
+    ],
+)
+def test_one_requirement_alone_judges_a_field_that_no_client_reads(
+    id: str, judge: str, api: str, change: Callable[[Any, Exchange], None], sound: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    _, verdicts = judged(sound, Habit(api, change), f"{id} {judge}", tmp_path)
+    assert verdicts == {id: "pass", judge: "fail"}
 
 
 def test_what_ends_without_a_transaction_says_nothing_of_one(sound: tuple[Loop, Behind], tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from conformance.batches import values
 from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import (
+    FENCED,
     KNOWN_AGAIN_SINCE,
     OWN_ERROR,
     expect_fenced,
@@ -183,6 +184,7 @@ def left_open(broker: Broker, protocol: Protocol) -> tuple[TransactionalClient, 
     "taken over.",
     accepted="NONE(0) with the same producer id and a higher epoch, and a commit that counts; PRODUCER_FENCED(90) after another "
     "one's InitProducerId",
+    tolerated="INVALID_PRODUCER_EPOCH(47): clients take both for being fenced",
     since=KNOWN_AGAIN_SINCE,
     configs=ABORTS_SOON,
     apis=TRANSACTIONS | {"InitProducerId": OWN_ERROR},
@@ -205,7 +207,8 @@ def going_on_after_a_timeout(broker: Broker) -> None:
         broker.expect_equal("the aborted transactions", listed, [(old[0], 0)])
         broker.expect_equal("the records in the log", values(found.records or b""), [b"slow", b"again"])
         TransactionalClient(broker, protocol, client.name)
-        expect_refused(broker, "after another one", client.init(*client.identity), ErrorCode.PRODUCER_FENCED)
+        answer = client.init(*client.identity)
+        expect_refused(broker, "after another one", answer, ErrorCode.PRODUCER_FENCED, tolerated=FENCED)
 
     in_each_protocol(broker, judge)
 

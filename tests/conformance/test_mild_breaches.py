@@ -91,7 +91,7 @@ def a_rebalance_for_other_generations(answer: Any, _: Exchange) -> None:
                 partition.error_code = ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def the_older_code_of_the_fenced(answer: Any, _: Exchange) -> None:
+def the_other_code_of_the_fenced(answer: Any, _: Exchange) -> None:
     if answer.error_code == ErrorCode.PRODUCER_FENCED:
         answer.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
 
@@ -252,7 +252,8 @@ def test_what_no_client_of_a_group_heeds_or_says_is_tolerated(
         ("OFF-08", "OffsetCommit", a_rebalance_for_other_generations),
         ("OFF-25", "OffsetCommit", a_rebalance_for_other_generations),
         ("TXN-11", "EndTxn", nothing_ends_well),
-        ("TXN-14", "EndTxn", the_older_code_of_the_fenced),
+        ("TXN-06", "InitProducerId", the_other_code_of_the_fenced),
+        ("TXN-14", "EndTxn", the_other_code_of_the_fenced),
         ("TXN-30", "ListOffsets", no_marker_in_the_first_partition),
         ("TXN-35", "DescribeTransactions", no_partition_of_offsets),
         ("TXV-04", "ListOffsets", nothing_in_the_second_partition),

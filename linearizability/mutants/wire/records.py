@@ -362,8 +362,8 @@ LIES = [
     Lie("list-without-epoch", LIST, "offsets have no leader epoch", "LOF-10", answer=put(FOUND + "leader_epoch", -1), versions="4+"),
     Lie("list-with-epoch-0", LIST, "what is not found has the leader epoch 0", "LOF-10", answer=put(FOUND + "leader_epoch", {-1: 0}, where=fine), versions="4+"),
     Lie("list-of-unknown-topic", LIST, "an unknown topic or partition bears no error", "LOF-14", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0)),
-    Lie("list-all-committed", LIST, "read_committed is answered as read_uncommitted", "LOF-13 TXV", ask=put("isolation_level", 0), versions="2+"),
-    Lie("list-nothing-uncommitted", LIST, "read_uncommitted is answered as read_committed", "LOF-13 TXV", ask=put("isolation_level", 1), versions="2+"),
+    Lie("list-all-committed", LIST, "read_committed is answered as read_uncommitted", "LOF-13 LOF-15 TXV", ask=put("isolation_level", 0), versions="2+"),
+    Lie("list-nothing-uncommitted", LIST, "read_uncommitted is answered as read_committed", "LOF-13 LOF-15 TXV", ask=put("isolation_level", 1), versions="2+"),
     Lie("list-v1-fails", LIST, "ListOffsets v1 is refused", "API-05 LOF", answer=put(FOUND + "error_code", E.UNKNOWN_SERVER_ERROR), versions="1"),
 
     Lie("producer-id-given-twice", PRODUCER, "every producer gets the first one's id", "IDM-01", answer=same_id),

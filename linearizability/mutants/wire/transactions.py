@@ -57,8 +57,8 @@ def committed(exchange: Exchange, message: Any) -> TxnOffsetCommitResponse:
 
 # fmt: off
 LIES = [
-    Lie("session-epoch-plus-one", PRODUCER, "a session's epoch is reported one too high", "TXN-01 TXN-02 TXN-06", answer=asks(transactional, put("producer_epoch", lambda epoch: epoch + 1 if epoch >= 0 else epoch))),
-    Lie("session-epoch-0", PRODUCER, "a session's epoch is reported as 0 always", "TXN-02 TXN-05 TXN-06", answer=asks(transactional, put("producer_epoch", lambda epoch: min(epoch, 0)))),
+    Lie("session-epoch-plus-one", PRODUCER, "a session's epoch is reported one too high", "TXN-01 TXN-02 TXN-06 TXN-34", answer=asks(transactional, put("producer_epoch", lambda epoch: epoch + 1 if epoch >= 0 else epoch))),
+    Lie("session-epoch-0", PRODUCER, "a session's epoch is reported as 0 always", "TXN-02 TXN-05 TXN-06 TXN-29 TXN-34", answer=asks(transactional, put("producer_epoch", lambda epoch: min(epoch, 0)))),
     Lie("empty-transactional-id", PRODUCER, "an empty transactional id bears no error", "TXN-03", answer=asks(lambda r: r.transactional_id == "", errors(E.INVALID_REQUEST, 0))),
     Lie("transaction-timeout-unchecked", PRODUCER, "any transaction timeout is taken", "TXN-04", ask=put("transaction_timeout_ms", lambda ms: min(max(ms, 1000), 60_000))),
     Lie("transaction-timeout-error-other", PRODUCER, "INVALID_TRANSACTION_TIMEOUT is reported as INVALID_REQUEST", "TXN-04", answer=errors(E.INVALID_TRANSACTION_TIMEOUT, E.INVALID_REQUEST)),
@@ -83,7 +83,7 @@ LIES = [
     Lie("write-outside-unnoticed", PRODUCE, "INVALID_TXN_STATE is reported as no error", "TXN-16 TXN-19", answer=errors(E.INVALID_TXN_STATE, 0)),
     Lie("write-without-id-unnoticed", PRODUCE, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED is reported as no error", "TXN-21", answer=errors(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 0)),
     Lie("write-of-unknown-id", PRODUCE, "INVALID_PRODUCER_ID_MAPPING is reported as INVALID_TXN_STATE", "TXN-50", answer=errors(E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_TXN_STATE)),
-    Lie("txn-commit-forgotten", COMMIT, "every TxnOffsetCommit is agreed to, and none is done", "TXV-08 TXV-17 TXV-18 TXN-18 TXN-20 TXN-34 TXN-36 TXN-37 TXN-38 OFF-17", ask=replied(committed), versions="0-5"),
+    Lie("txn-commit-forgotten", COMMIT, "every TxnOffsetCommit is agreed to, and none is done", "TXV-08 TXV-17 TXV-18 TXN-18 TXN-20 TXN-34 TXN-36 TXN-37 TXN-38 OFF-17 ACL-24 ACL-25 ACL-26", ask=replied(committed), versions="0-5"),
     Lie("txn-commit-of-zombie", COMMIT, "INVALID_PRODUCER_EPOCH is reported as no error", "TXN-34 TXN-02 TXN-20", answer=errors(E.INVALID_PRODUCER_EPOCH, 0)),
     Lie("txn-commit-not-added", COMMIT, "INVALID_TXN_STATE is reported as no error", "TXN-36", answer=errors(E.INVALID_TXN_STATE, 0)),
 

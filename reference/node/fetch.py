@@ -260,10 +260,12 @@ class Serving:
     def _look(self, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs) -> _Look:
         name, preferred, is_beyond = self._name_of(wanted), None, False
         try:
-            if not self._fetching.context.access.may_fetch(self._request, name, self._follower >= 0):
+            known_as = wanted.known_as if name is None else name
+            if not self._fetching.context.access.may_fetch(self._request, known_as, self._follower >= 0):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+                raise KafkaError(self._error_of_unknown(known_as))
+            wanted.known_as = name
             partition = self._fetching.context.replicas.partition(name, wanted.partition)
             if self._follower >= 0:
                 read = self._read_as_follower(partition, wanted, max_bytes, minimum_one, is_first, now)
@@ -290,6 +292,15 @@ class Serving:
             progress = partition.leading.followers.get(self._follower) if partition.leading is not None else None
             self._settled.append(Settled(wanted, partition.key, progress))
         return _Look(read, is_urgent=is_beyond, waits=not is_beyond)
+
+    def _error_of_unknown(self, known_as: TopicName | None) -> ErrorCode:
+        """The error for an unknown topic id. A fetch that goes on keeps the name that the id had: to Kafka the topic of that name
+        is unknown then, or is another one (FetchSession.CachedPartition)."""
+        if known_as is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if known_as in self._fetching.context.image.topics:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def _preferred(self, partition: Partition, wanted: Wanted, now: TimestampMs) -> NodeId | None:
         brokers = self._fetching.context.image.brokers

@@ -66,6 +66,8 @@ class Wanted:
     """Its place in the session: partitions are read in this order."""
     settled_as: Key | None = None
     """The node's key of this partition while it is settled (see `FetchSessions.news`); else None."""
+    known_as: TopicName | None = None
+    """The topic's name when the partition was read last; None where its id was never known."""
     key: PartitionKey = field(init=False)
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ def create_topics(
     """Create topics, each with its own result; a name that occurs twice is refused in all places (TOP-10, TOP-12)."""
     times = Counter(topic.name for topic in body.topics)
     results: dict[str, TopicResult] = {}
-    partitions = sum(max(1, topic.num_partitions, len(topic.assignments)) for topic in body.topics)
+    partitions = sum(len(topic.assignments) or max(1, topic.num_partitions) for topic in body.topics)
     for topic in body.topics:
         if partitions > topics.MAX_PARTITIONS:
             message = "Excessively large number of partitions per request."

@@ -105,7 +105,7 @@ class DrawnTransactions:
             if chance.random() < 0.05:
                 step["refusal"] = chance.choice(["NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER"])
             elif chance.random() < 0.05:
-                step["is_held"] = True
+                step["is_held"] = not self._has_refused_end()
         before = len(ours.log.records), len(self.pair.kafkas_log)
         self.steps.append(
             f"{self.pair.now} v{self.pair.version} { ({**step, 'log': '...'} if log is not None else step) }"
@@ -122,6 +122,10 @@ class DrawnTransactions:
         ):
             self.pair.now += 100
             self._load()
+
+    def _has_refused_end(self) -> bool:
+        """Whether the last record of a transaction was refused: it would be held with the step, and refuse it in Kafka."""
+        return any(each.state in PREPARED and not each.partitions for each in self._known().values())
 
     def _known(self) -> dict[str, Transaction]:
         (coordinator,) = [each for _, each in self.pair.ours.transactions.coordination.loaded()]

@@ -54,6 +54,19 @@ def test_a_topic_that_no_batch_holds_is_refused() -> None:
     assert not cluster.nodes[NODE].image.topics
 
 
+def test_assignments_count_and_not_the_number_beside_them() -> None:
+    """Both together are invalid, also where the number alone would be too large (ReplicationControlManager of Kafka 4.3.1)."""
+    cluster = ThreeNodes()
+    place = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[NodeId(1)])
+    for assignments, code in ([], ErrorCode.POLICY_VIOLATION), ([place], ErrorCode.INVALID_REQUEST):
+        topic = CreateTopicsRequest.CreatableTopic(
+            name="large", num_partitions=1 << 24, replication_factor=1, assignments=assignments
+        )
+        response = cluster.call(NODE, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+        assert isinstance(response, CreateTopicsResponse)
+        assert response.topics[0].error_code == code
+
+
 NODE = NodeId(1)
 FEW, MANY = 40, 400
 

@@ -337,6 +337,7 @@ BY_OTHERS = {command: test for test, commands in BY_TUTORIAL.items() for command
     "python -m tests.storage.drawn_starts 0 2000": "tests/storage/test_starts_beside_kafka.py::test_starts_do_no_more_harm_than_kafkas",
     "python -m tests.replication.drawn_followers 0 300": "tests/replication/test_followers_beside_kafka.py::test_followers_do_as_kafkas",
     "python -m tests.targets.drawn_requests 0 20 --requests 700": "tests/targets/test_drawn_requests.py::test_answers_are_alike",
+    "python -m tests.targets.drawn_damage 10 16 --requests 500": "tests/targets/test_drawn_damage.py::test_damaged_requests_are_taken_alike",
     "python -m tests.targets.drawn_permissions 0 5 --requests 500": "tests/targets/test_drawn_permissions.py::test_answers_are_alike",
     "python -m tests.targets.drawn_settings 0 10 --each": "tests/targets/test_drawn_settings.py::test_settings_that_meet_each_other",
     "python -m tests.runtime.test_files_beside_kafka 0 20000": "tests/runtime/test_files_beside_kafka.py::test_names_that_must_fit_each_other",

@@ -132,7 +132,7 @@ def plain(value: Any, side: Side, name: str = "") -> Any:
                     partition.pop("records", None)
         return found
     if isinstance(value, list):
-        served = sorted((each for each in value if not _is_not_served(each)), key=_producer_of)
+        served = sorted((each for each in value if not _is_not_served(each)), key=_order_of_placing)
         listed = (plain(each, side, name) for each in served)
         return sorted(_joined(listed), key=_identity)
     if name == "records":
@@ -169,9 +169,9 @@ def _is_not_served(setting: Any) -> bool:
     return is_logger or str(getattr(setting, "name", "")).startswith(("share.", "streams."))
 
 
-def _producer_of(value: Any) -> int:
-    """Producer ids grow in the order in which they were given, so that each side places the same ones alike."""
-    return getattr(value, "producer_id", -1)
+def _order_of_placing(value: Any) -> tuple[int, str]:
+    """Producer ids grow in the order in which they were given, so that each side places the same ones alike; topics have names."""
+    return getattr(value, "producer_id", -1), str(getattr(value, "name", ""))
 
 
 def _identity(value: Any) -> str:

@@ -366,7 +366,9 @@ def _missing(name: str) -> DescribeTopicPartitionsResponse.DescribeTopicPartitio
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     except KafkaError as error:
         code = error.code
-    return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=AUTHORIZED_OPERATIONS["topic"]
+    )
 
 
 def _describe_page_entry(

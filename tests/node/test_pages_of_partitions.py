@@ -27,3 +27,6 @@ def test_a_topic_that_does_not_exist_is_on_the_page_after_a_full_one() -> None:
     names = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in ("t", "u")]
     answer: Any = nodes.call(IDS[0], DescribeTopicPartitionsRequest(topics=names, response_partition_limit=2))
     assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == ("u", 0)
+    answer = nodes.call(IDS[0], DescribeTopicPartitionsRequest(topics=names))
+    with_operations = {each.name: each.topic_authorized_operations for each in answer.topics}
+    assert with_operations["u"] == with_operations["t"] > 0

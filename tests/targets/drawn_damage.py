@@ -116,8 +116,8 @@ def is_taken_by_kafka_alone(frame: bytes) -> bool:
 
 
 def as_kafka_reads(value: Any) -> Any:
-    """What Kafka returns: strings that are not UTF-8 have a replacement for each wrong byte, where the reference returns the bytes;
-    and mostly no topics of which no partition was named."""
+    """What Kafka returns: strings that are not UTF-8 have a replacement for each wrong byte, where the reference returns the
+    bytes; and mostly no topics of which no partition was named."""
     if isinstance(value, str):
         return value.encode(errors="surrogateescape").decode(errors="replace")
     if isinstance(value, dict):

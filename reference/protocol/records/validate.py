@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from reference.protocol.checksum import crc32c
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, TimestampMs
+from reference.protocol.primitives import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, TimestampMs
 from reference.protocol.records.batch import (
     CODEC,
     CONTROL,
@@ -215,7 +215,16 @@ def _refuse_records(view: memoryview, header: BatchHeader, rules: ProduceRules, 
 
 
 def _rebuild(view: memoryview, header: BatchHeader, rules: ProduceRules, now: TimestampMs) -> Validated:
-    """The same records in the topic's codec, numbered 0, 1, 2 ..."""
+    """The same records in the topic's codec, numbered 0, 1, 2 ...
+
+    Errors: RecordsError UNKNOWN_SERVER_ERROR for a producer that no batch can be built for; as it was sent it is taken.
+    Source: org.apache.kafka.common.record.MemoryRecordsBuilder.validateProducerState.
+    """
+    if header.is_transactional if header.producer_id == NO_PRODUCER_ID else header.producer_epoch == NO_PRODUCER_EPOCH:
+        raise RecordsError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the batch of producer {header.producer_id} in epoch {header.producer_epoch} cannot be packed again",
+        )
     records = [
         record._replace(offset=header.base_offset + index)
         for index, record in enumerate(records_of(view, rules.max_decompressed_bytes))

@@ -11,6 +11,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import (
     FIRST_EPOCH,
     FIRST_OFFSET,
+    NO_PRODUCER_EPOCH,
     NO_TIMESTAMP,
     ProducerEpoch,
     ProducerId,
@@ -151,3 +152,15 @@ def test_random_bytes_raise_our_error_only(data: bytes, chance: object) -> None:
             validate(data, RULES, NOW, origin)
         except RecordsError as error:
             assert error.message
+
+
+@pytest.mark.parametrize(
+    "producer", [BatchProducer(transactional=True), BatchProducer(ProducerId(5), NO_PRODUCER_EPOCH, 0)]
+)
+def test_a_batch_that_no_producer_could_have_built_is_packed_again_in_no_other_codec(producer: BatchProducer) -> None:
+    """Kafka 4.3.1 fails then, and takes it as it was sent otherwise."""
+    data = batch(codec=Codec.GZIP, producer=producer)
+    assert refused(data, ProduceRules(codec=Codec.LZ4)).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    validate(data, ProduceRules(codec=Codec.GZIP), NOW)
+    sound = producer._replace(transactional=False, epoch=ProducerEpoch(0))
+    validate(batch(producer=sound), ProduceRules(codec=Codec.LZ4), NOW)

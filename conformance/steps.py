@@ -76,3 +76,13 @@ def refused_by_epoch(id: str) -> Generator[None]:
         if failure.code in OF_ANOTHER_EPOCH:
             failure.built_on = id  # also where a helper named a more general step, such as writing
         raise
+
+
+@contextmanager
+def of_all_aborted(id: str) -> Generator[None]:
+    """Attribute a failure within the block to this requirement: TXV-02 is about the aborted transactions that Fetch lists."""
+    try:
+        yield
+    except Failed as failure:
+        failure.built_on = id
+        raise

@@ -183,6 +183,7 @@ def sequences_count_records(broker: Broker) -> None:
     sentence="A sequence that leaves a gap, or goes back to where no batch began, is refused with "
     "OUT_OF_ORDER_SEQUENCE_NUMBER.",
     accepted="OUT_OF_ORDER_SEQUENCE_NUMBER(45); the log stays as it was, and the right sequence is taken afterwards",
+    tolerated="DUPLICATE_SEQUENCE_NUMBER(46) for a sequence that is stored: clients take it as success, which it is",
 )
 def out_of_order(broker: Broker) -> None:
     producer = Producer(broker, broker.topic())
@@ -190,7 +191,8 @@ def out_of_order(broker: Broker) -> None:
     producer.stored(3, 3)
     for sequence in (7, 1000, LAST_SEQUENCE, 5, 1):
         with broker.case(f"sequence {sequence} where 6 is due"):
-            producer.refused(sequence, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            known = KNOWN_ALREADY if sequence < 6 else ()
+            producer.refused(sequence, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, tolerated=known)
     producer.stored(6)
 
 
@@ -251,13 +253,15 @@ def forgotten_batch(broker: Broker) -> None:
     sentence="A batch that begins or ends with a known batch's sequence but has another length is no copy of it, and is "
     "refused.",
     accepted="OUT_OF_ORDER_SEQUENCE_NUMBER(45); the log stays as it was",
+    tolerated="DUPLICATE_SEQUENCE_NUMBER(46) where each sequence of the batch is stored, as in IDM-04",
 )
 def other_length(broker: Broker) -> None:
     producer = Producer(broker, broker.topic())
     producer.stored(0, 3)
     for sequence, count in ((0, 2), (0, 4), (1, 2), (2, 1)):
         with broker.case(f"sequence {sequence}, {count} records, after 0 to 2"):
-            producer.refused(sequence, count, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            known = KNOWN_ALREADY if sequence + count <= 3 else ()
+            producer.refused(sequence, count, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, tolerated=known)
 
 
 @requirement(

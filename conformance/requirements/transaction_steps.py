@@ -7,7 +7,13 @@ from conformance.answers import error_name
 from conformance.batches import CONTROL, TRANSACTIONAL, batches, values
 from conformance.broker import Broker
 from conformance.requirement import requirement
-from conformance.requirements.transactional_ids import LAST_EPOCH, expect_fenced, expect_identity, fenced_in
+from conformance.requirements.transactional_ids import (
+    LAST_EPOCH,
+    expect_fenced,
+    expect_identity,
+    fenced_in,
+    offsets_added,
+)
 from conformance.spent_epochs import raise_epoch
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
@@ -79,7 +85,11 @@ def for_each_step(broker: Broker, judge: Callable[[str, Callable[[TransactionalC
     for version in range(at_most(broker, AddPartitionsToTxnRequest, ADD_PARTITIONS_VERSION) + 1):
         judge(f"AddPartitionsToTxn v{version}", lambda client, v=version: client.add(topic, version=v), version)
     for version in range(broker.versions_of(AddOffsetsToTxnRequest)[0], broker.version_for(AddOffsetsToTxnRequest) + 1):
-        judge(f"AddOffsetsToTxn v{version}", lambda client, v=version: client.add_offsets(group, version=v), version)
+        judge(
+            f"AddOffsetsToTxn v{version}",
+            lambda client, v=version: offsets_added(broker, client, group, topic, v),
+            version,
+        )
     for version in range(broker.versions_of(EndTxnRequest)[0], broker.version_for(EndTxnRequest) + 1):
         for committed in (True, False):
             judge(
@@ -96,7 +106,8 @@ def for_each_step(broker: Broker, judge: Callable[[str, Callable[[TransactionalC
     sentence="AddPartitionsToTxn, AddOffsetsToTxn and EndTxn of a transactional id that was never initialised are refused for "
     "good, and it stays unknown.",
     accepted="INVALID_PRODUCER_ID_MAPPING(49) in every version; the transactional id stays unknown",
-    tolerated="another error that is not retriable: a correct client can meet this only once its id was forgotten (TXN-27)",
+    tolerated="another error that is not retriable: a correct client can meet this only once its id was forgotten (TXN-27); an "
+    "AddOffsetsToTxn that is agreed to where TxnOffsetCommit is refused (TXN-51)",
     apis=TRANSACTIONS | {"AddOffsetsToTxn": 0},
 )
 def never_initialised(broker: Broker) -> None:
@@ -119,7 +130,8 @@ def never_initialised(broker: Broker) -> None:
     "current one is PRODUCER_FENCED.",
     accepted="INVALID_PRODUCER_ID_MAPPING(49); PRODUCER_FENCED(90), below v2 INVALID_PRODUCER_EPOCH(47); while a transaction is "
     "open, which stays as it is",
-    tolerated="the other of the two codes for an epoch; UNKNOWN_PRODUCER_ID(59), which Java and librdkafka take for 49 here",
+    tolerated="the other of the two codes for an epoch; UNKNOWN_PRODUCER_ID(59), which Java and librdkafka take for 49 here; an "
+    "AddOffsetsToTxn that is agreed to where TxnOffsetCommit is refused (TXN-51)",
     apis=TRANSACTIONS | {"AddOffsetsToTxn": 0},
 )
 def somebody_else(broker: Broker) -> None:
@@ -142,6 +154,36 @@ def somebody_else(broker: Broker) -> None:
 
     for_each_step(broker, judge)
     broker.expect_equal("the state", client.state(), ONGOING)
+
+
+@requirement(
+    "TXN-51",
+    notices="client: Java, librdkafka and franz-go go on to TxnOffsetCommit, and learn only there that they were replaced",
+    source="TransactionCoordinator.handleAddPartitionsToTransaction",
+    sentence="AddOffsetsToTxn of a transactional id that was never initialised, of another producer id and of another epoch is "
+    "refused.",
+    accepted="an error that is not retriable, whatever it is",
+    apis=TRANSACTIONS | {"AddOffsetsToTxn": 0},
+)
+def offsets_of_others(broker: Broker) -> None:
+    group = broker.unused_name("group")
+    client = TransactionalClient(broker, CLASSIC)
+    client.init()
+    id, epoch = client.identity
+    unknown = TransactionalClient(broker, CLASSIC, initialised=False)
+    other = TransactionalClient(broker, CLASSIC, client.name, initialised=False)
+    for version in range(broker.versions_of(AddOffsetsToTxnRequest)[0], broker.version_for(AddOffsetsToTxnRequest) + 1):
+        for what, sender, identity in (
+            ("an unknown transactional id", unknown, (id, epoch)),
+            ("another producer id", other, (id + 5000, epoch)),
+            ("an old epoch", other, (id, epoch - 1)),
+            ("a future epoch", other, (id, epoch + 1)),
+        ):
+            sender.become(*identity)
+            code = sender.add_offsets(group, version=version)
+            broker.expect(
+                code not in {ErrorCode.NONE, *RETRIABLE}, f"AddOffsetsToTxn v{version}, {what}: {error_name(code)}"
+            )
 
 
 @requirement(

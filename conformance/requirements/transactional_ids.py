@@ -6,12 +6,12 @@
 from collections.abc import Collection
 from typing import Any
 
-from conformance.answers import error_name
+from conformance.answers import error_name, only
 from conformance.batches import values
 from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.spent_epochs import raise_epoch
-from conformance.steps import built_on
+from conformance.steps import built_on, of_all_aborted
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
     CLASSIC,
@@ -27,7 +27,7 @@ from conformance.transaction_client import (
     in_each_protocol,
     is_switched_off,
 )
-from linearizability.client.requests import READ_COMMITTED, TRANSACTION
+from linearizability.client.requests import READ_COMMITTED, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -112,6 +112,19 @@ REFUSED = FENCED | {ErrorCode.INVALID_TXN_STATE}
 """Errors that are fatal for the Java producer after any request."""
 
 
+def offsets_added(broker: Broker, client: TransactionalClient, group: str, topic: Topic, version: int) -> int:
+    """The error code of AddOffsetsToTxn; where that is NONE, of the TxnOffsetCommit after it.
+
+    A producer that was replaced does no harm as long as its offsets are refused. TXN-51 judges the earlier answer.
+    """
+    code = client.add_offsets(group, version=version)
+    if code == ErrorCode.NONE:
+        code = only([*client.commit_offsets(group, {(topic, 0): 1}).values()], "partition")
+        if code != ErrorCode.NONE:
+            broker.tolerate(f"AddOffsetsToTxn v{version}: NONE(0), and {error_name(code)} for TxnOffsetCommit")
+    return code
+
+
 def expect_fenced(broker: Broker, seen: int, wanted: ErrorCode, what: str) -> None:
     """Expect the error of a fenced producer; other errors that are fatal for producers are tolerated."""
     broker.expect_error(seen, wanted, tolerated=REFUSED, what=what)
@@ -126,7 +139,8 @@ def expect_fenced(broker: Broker, seen: int, wanted: ErrorCode, what: str) -> No
     accepted="the same producer id, epoch + 1; PRODUCER_FENCED(90) for the old one's AddPartitionsToTxn, AddOffsetsToTxn and "
     "EndTxn (INVALID_PRODUCER_EPOCH(47) below v2), INVALID_PRODUCER_EPOCH(47) for its Produce",
     apis=TRANSACTIONS,
-    tolerated="the other of the two codes, and INVALID_TXN_STATE(48), as in TXV-12: refused all the same",
+    tolerated="the other of the two codes, and INVALID_TXN_STATE(48), as in TXV-12: refused all the same; an AddOffsetsToTxn "
+    "that is agreed to where the old one's TxnOffsetCommit is refused: TXN-51 speaks of it",
 )
 def the_next_epoch(broker: Broker) -> None:
     topic, group = broker.topic(), broker.unused_name("group")
@@ -137,9 +151,8 @@ def the_next_epoch(broker: Broker) -> None:
         broker.expect_equal("producer id and epoch of the next producer", new.identity, (old.id, old.epoch + 1))
         for version in range(at_most(broker, AddPartitionsToTxnRequest, ADD_PARTITIONS_VERSION) + 1):
             expect_fenced(broker, old.add(topic, version=version), fenced_in(version), f"AddPartitionsToTxn v{version}")
-            expect_fenced(
-                broker, old.add_offsets(group, version=version), fenced_in(version), f"AddOffsetsToTxn v{version}"
-            )
+            added = offsets_added(broker, old, group, topic, version)
+            expect_fenced(broker, added, fenced_in(version), f"AddOffsetsToTxn v{version}")
             for committed in (True, False):
                 ended = old.end(committed=committed, version=version)
                 what = f"EndTxn v{version}, committed={committed}"
@@ -209,7 +222,8 @@ def taking_over(broker: Broker) -> None:
         aborted: list[FetchResponse.AbortedTransaction]
         aborted = broker.fetch(topic, 0, isolation=READ_COMMITTED).aborted_transactions or []
         listed = [(one.producer_id, one.first_offset) for one in aborted]
-        broker.expect_equal("the aborted transactions", listed, [(old.id, 0)])
+        with of_all_aborted("TXV-02"):
+            broker.expect_equal("the aborted transactions", listed, [(old.id, 0)])
         new.write(topic, b"next")
         new.finish(committed=True)
         broker.expect_equal("the records in the log", values(broker.log(topic)), [b"open", b"next"])

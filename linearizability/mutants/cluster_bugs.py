@@ -8,7 +8,9 @@ from typing import Any
 
 from linearizability.mutants.registry import mutant
 from reference.controller.elections import NO_BROKER
+from reference.controller.image import BROKER_RESOURCE
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.replication.follower import Following
 from reference.replication.isr import NEVER_FETCHED
 from reference.replication.proposal import ProposalOutcome
@@ -361,3 +363,19 @@ def internal_topics_without_a_leader(
 ) -> Any:
     kept = [place for place in concerned if broker.joining < 0 or not place[0].name.startswith("__")]
     return original(image, configuration, iter(kept), broker)
+
+
+# ---- settings
+
+
+@mutant(
+    "reference.node.configs:refused_by_broker",
+    "Only one broker of the cluster takes changes of its own settings: the others refuse theirs, as of another broker.",
+    caught_by=("CFG-17",), nodes=3,
+)  # fmt: skip
+def own_settings_refused(original: Any, configuration: Any, body: Any) -> Any:
+    refused = original(configuration, body)
+    if configuration.node == 1 or not isinstance(body, IncrementalAlterConfigsRequest):
+        return refused
+    named = [one for one in body.resources if one.resource_type == BROKER_RESOURCE and one.resource_name]
+    return [*refused, *((one, ErrorCode.INVALID_REQUEST, "Unexpected broker id") for one in named)]

@@ -55,7 +55,7 @@ def judged() -> list[str]:
     return [
         name
         for name, mutant in MUTANTS.items()
-        if (mutant.nodes == 1 or mutant.workload != "records")
+        if (mutant.nodes == 1 or mutant.workload != "records" or mutant.caught_by)
         and not _has_its_own_table(mutant)
         and (mutant.caught_by or is_fuzzed(mutant))
     ]

@@ -477,15 +477,3 @@ def test_one_that_keeps_an_answer_for_the_throttle_time_is_not_accused_of_separa
 def test_one_that_throttles_with_records_is_accused_of_that_alone(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
     _, verdicts = judged(behind, Generous(), "QTA-30 QTA-31", tmp_path)
     assert verdicts == {"QTA-30": "fail", "QTA-31": "blocked QTA-30"}
-
-
-def test_one_that_changes_no_settings_of_all_brokers_is_not_accused(
-    behind: tuple[Loop, Behind], tmp_path: Path
-) -> None:
-    def refuse(answer: Any, exchange: Exchange) -> None:
-        for result in answer.responses:
-            result.error_code = ErrorCode.INVALID_REQUEST
-
-    report, verdicts = judged(behind, Habit("IncrementalAlterConfigs", refuse), "CFG-16", tmp_path)
-    assert verdicts == {"CFG-16": "not judged"}
-    assert "whose settings for all brokers can change" in report.judgements[0].reason

@@ -105,6 +105,8 @@ LIES = [
     Lie("changes-share-error", CHANGE, "one resource's error is given for all", "CFG-05 CFG-08", answer=shared("responses")),
     Lie("unknown-deletion-refused", CHANGE, "DELETE of an unknown name is INVALID_CONFIG", "CFG-13", answer=when(lambda x, m: any(c.config_operation == DELETE and c.name.startswith("no.such") for r in x.request.resources for c in r.configs), errors(0, E.INVALID_CONFIG))),
     Lie("default-for-all-not-set", CHANGE, "a setting for all brokers is agreed to, and not made", "CFG-16", ask=when(lambda x, m: any(r.resource_type == BROKER and not r.resource_name for r in m.resources), put("validate_only", True))),
+    Lie("own-settings-not-set", CHANGE, "a broker agrees to a setting of its own, and does not make it", "CFG-17", ask=when(lambda x, m: any(r.resource_type == BROKER and r.resource_name for r in m.resources), put("validate_only", True))),
+    Lie("own-settings-are-defaults", REPORT, "a broker's own settings are described as those of all brokers", "CFG-17", answer=put("results.configs.config_source", {2: 3}), versions="1+"),
     Lie("legacy-change-not-done", REPLACE, "nothing is changed", "CFG-07", ask=put("validate_only", True)),
     Lie("legacy-change-unchecked", REPLACE, "INVALID_CONFIG is reported as no error", "CFG-07", answer=both(errors(E.INVALID_CONFIG, 0, E.INVALID_REQUEST, 0))),
 ]

@@ -365,6 +365,12 @@ def next_offset(data: bytes) -> int:
     raise Failed(f"{len(data)} fetched bytes hold no whole batch")
 
 
+def is_empty(data: bytes) -> bool:
+    """Whether fetched bytes are batches without a record and without an offset: some brokers answer so at the log end."""
+    found = [] if is_message_set(data) else batches(data)
+    return bool(found) and all(one.count == 0 and one.next_offset <= 0 for one in found)
+
+
 def in_order(data: bytes) -> bool:
     """Whether each whole batch in fetched bytes starts after the end of the one before it. Always true of formats 0 and 1."""
     if is_message_set(data):

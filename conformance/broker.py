@@ -21,7 +21,7 @@ from uuid import UUID
 
 from conformance import batches as stored
 from conformance.answers import AnswerParts, asked_for, error_name, message_of, only
-from conformance.batches import MAGIC_AT, in_order, next_offset, without_rest
+from conformance.batches import MAGIC_AT, in_order, is_empty, next_offset, without_rest
 from conformance.conversation import Conversation
 from conformance.given_topics import found_topic, skip_unknown_configs
 from conformance.observations import READY_WITHIN_S
@@ -391,7 +391,7 @@ class Broker(Conversation):
             if part.error_code != ErrorCode.NONE:
                 raise Failed(f"a fetch at offset {offset} was answered with {error_name(part.error_code)}")
             data = bytes(part.records or b"")
-            if not data:
+            if not data or is_empty(data):
                 end = part.last_stable_offset if isolation == READ_COMMITTED else part.high_watermark
                 until = until or time.monotonic() + LATE_S
                 if offset >= end or time.monotonic() >= until:

@@ -8,7 +8,7 @@ from uuid import uuid4
 from conformance.batches import batch, message_set
 from conformance.broker import EARLIEST, Broker
 from conformance.target_profile import BY_TOPIC_ID
-from linearizability.client.group_member import ClassicMember
+from linearizability.client.group_member import ClassicMember, encode_subscription
 from linearizability.client.requests import (
     Topic,
     delete_records_request,
@@ -111,7 +111,11 @@ def _coordinator(broker: Broker, version: int, _: Topic) -> Message:
 
 
 def _join(broker: Broker, _: int, __: Topic) -> Message:
-    return ClassicMember(broker.unused_name("group"), {"range": b""}, rebalance_timeout_ms=10_000).join()
+    return ClassicMember(
+        broker.unused_name("group"),
+        {"range": encode_subscription((), version=0, apart=False)},
+        rebalance_timeout_ms=10_000,
+    ).join()
 
 
 def _offset_fetch(broker: Broker, version: int, topic: Topic) -> Message:

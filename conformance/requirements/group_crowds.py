@@ -105,8 +105,8 @@ def hundreds_of_groups(broker: Broker) -> None:
         found = committed(broker, group.name, [wanted], to=group.address)
         if wanted not in found.partitions or found.partitions[wanted].offset != number:
             broker.fail(f"group {number} has {found.partitions}")
-        stranger = group.heartbeat(members[number - 1].id, member.generation)
-        if stranger != ErrorCode.UNKNOWN_MEMBER_ID:
+        other = members[number - 1].id  # some give the same ids in each group
+        if other != member.id and group.heartbeat(other, member.generation) != ErrorCode.UNKNOWN_MEMBER_ID:
             broker.fail(f"group {number} accepts a member of group {number - 1}")
     broker.saw(f"{TINY_GROUPS} groups keep their own members and offsets")
 

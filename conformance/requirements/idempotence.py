@@ -191,7 +191,7 @@ def out_of_order(broker: Broker) -> None:
     producer.stored(3, 3)
     for sequence in (7, 1000, LAST_SEQUENCE, 5, 1):
         with broker.case(f"sequence {sequence} where 6 is due"):
-            known = KNOWN_ALREADY if sequence < 6 else ()
+            known = tuple(KNOWN_ALREADY) if sequence < 6 else ()
             producer.refused(sequence, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, tolerated=known)
     producer.stored(6)
 
@@ -260,7 +260,7 @@ def other_length(broker: Broker) -> None:
     producer.stored(0, 3)
     for sequence, count in ((0, 2), (0, 4), (1, 2), (2, 1)):
         with broker.case(f"sequence {sequence}, {count} records, after 0 to 2"):
-            known = KNOWN_ALREADY if sequence + count <= 3 else ()
+            known = tuple(KNOWN_ALREADY) if sequence + count <= 3 else ()
             producer.refused(sequence, count, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, tolerated=known)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conformance.batches import batch, batches
 from conformance.liars import Behind
 from linearizability.client.requests import READ_COMMITTED
 from linearizability.mutants.wire.proxy import Exchange, Tamper, sized
@@ -17,6 +18,9 @@ from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.records.batch import header_at
 from tests.conformance.test_habits import Habit, Habits, judged
+
+NO_RECORDS = batch(base_offset=-1, last_offset_delta=0, count=0)
+"""A batch without a record, as kafka-test-broker gives it where a log ends."""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +75,29 @@ def beats_from(generation: int) -> Callable[[Any, Exchange], None]:
     return change
 
 
+def an_empty_batch_at_the_end(answer: Any, _: Exchange) -> None:
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            partition.records = partition.records or NO_RECORDS
+
+
+def assignments_in_version_0(answer: Any, _: Exchange) -> None:
+    answer.assignment = b"\0\0" + bytes(answer.assignment)[2:] if answer.assignment else b""
+
+
+def nothing_committed_is_0(answer: Any, exchange: Exchange) -> None:
+    for topic in [*answer.topics, *(topic for group in answer.groups for topic in group.topics)]:
+        for partition in topic.partitions:
+            partition.committed_offset = max(partition.committed_offset, 0)
+
+
+def no_leader_epoch(answer: Any, _: Exchange) -> None:
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            stored = batches(bytes(partition.records or b""))
+            partition.records = b"".join(one.data[:12] + b"\xff" * 4 + one.data[16:] for one in stored)
+
+
 class AdmitsUnknown(Habit):
     """Makes a client with an unknown member id the member of a group, as tansu and crabka do."""
 
@@ -122,6 +149,10 @@ ALL_AGREED = Habits(OFFSETS_AGREED, Habit("TxnOffsetCommit", each_agreed))
         (AdmitsUnknown(), {"GRP-04": "tolerated"}),
         (Habit("Heartbeat", beats_from(3)), {"GRP-12": "tolerated"}),
         (Habit("Heartbeat", beats_from(1)), {"GRP-12": "fail"}),
+        (Habit("Fetch", an_empty_batch_at_the_end), {"BAS-04": "pass", "ACK-14": "pass"}),
+        (Habit("SyncGroup", assignments_in_version_0), {"BAS-07": "pass", "GRP-10": "fail"}),
+        (Habit("OffsetFetch", nothing_committed_is_0), {"OFF-07": "pass", "OFF-02": "fail"}),
+        (Habit("Fetch", no_leader_epoch), {"PRD-23": "tolerated"}),
     ],
     ids=lambda case: " ".join(case) if isinstance(case, dict) else "",
 )

@@ -38,6 +38,9 @@ UNREADABLE = (
     ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
 )
+SESSION_SHARDS = 8
+"""Kafka's cache of sessions has so many parts (BrokerServer.NumFetchSessionCacheShards), and each as many slots: with fewer than
+8 in all there are no sessions. Here one part has all slots."""
 PartitionData = FetchResponse.PartitionData
 
 
@@ -59,7 +62,8 @@ class Fetching:
 def fetching_of(context: Context, chance: Chance, may_propose: Callable[[Partition], None], quotas: Quotas) -> Fetching:
     """The parts of a node's fetch handler; the purgatories report changed partitions to the sessions."""
     integer = context.configuration.integer
-    sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
+    slots = integer("max.incremental.fetch.session.cache.slots")
+    sessions = FetchSessions(slots - slots % SESSION_SHARDS, chance)
     context.purgatories.news = sessions.news
     selects_by_rack = context.configuration.broker("replica.selector.class") == RACK_AWARE
     return Fetching(context, sessions, integer("fetch.max.bytes"), may_propose, quotas, selects_by_rack)

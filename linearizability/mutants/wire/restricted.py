@@ -238,7 +238,7 @@ RESTRICTIONS = {
     "other-defaults": Restriction("other defaults than Kafka's", config={
         "auto.create.topics.enable": "false", "num.partitions": "3", "group.initial.rebalance.delay.ms": "3000",
         "compression.type": "lz4", "log.message.timestamp.type": "LogAppendTime", "message.max.bytes": "262144",
-        "log.retention.ms": "3600000", "group.min.session.timeout.ms": "10000", "max.incremental.fetch.session.cache.slots": "3",
+        "log.retention.ms": "3600000", "group.min.session.timeout.ms": "10000", "max.incremental.fetch.session.cache.slots": "16",
     }),
     "other-limits": Restriction("other limits than Kafka's", config={
         "connections.max.idle.ms": "6000", "fetch.max.bytes": "1048576", "group.consumer.assignors": "range,uniform",

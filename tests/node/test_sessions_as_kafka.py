@@ -1,15 +1,17 @@
-"""A fetch session goes on while its topic is deleted, and while another of the same name is created; as seen of Kafka 4.3.1."""
+"""Fetch sessions as seen of Kafka 4.3.1: when a topic is deleted and created again, and with few slots."""
 
 from __future__ import annotations
 
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.primitives import NodeId
-from tests.node.three_nodes import ThreeNodes
+from tests.node.three_nodes import IDS, ThreeNodes
 
 
 def fetched(nodes: ThreeNodes, leader: NodeId, topic: UUID | None, session: tuple[int, int]) -> Any:
@@ -44,3 +46,10 @@ def test_a_session_keeps_the_name_of_a_deleted_topic() -> None:
     nodes.run_until(lambda: "t" in image.topics)
     assert errors(fetched(nodes, leader, None, (began.session_id, 2))) == [ErrorCode.INCONSISTENT_TOPIC_ID]
     assert errors(fetched(nodes, leader, topic, (0, -1))) == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+@pytest.mark.parametrize(("slots", "has_sessions"), [("7", False), ("8", True)])
+def test_there_are_no_sessions_with_fewer_slots_than_kafkas_cache_has_parts(slots: str, has_sessions: bool) -> None:
+    nodes = ThreeNodes(**{"max.incremental.fetch.session.cache.slots": slots})
+    answer: Any = nodes.call(IDS[0], FetchRequest(max_bytes=1 << 20, session_epoch=0, topics=[]))
+    assert (answer.error_code, answer.session_id != 0) == (ErrorCode.NONE, has_sessions)

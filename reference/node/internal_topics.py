@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,8 +20,10 @@ from reference.storage.log_directory import Logger
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
-_SETTINGS = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transaction.state.log"}
+_SETTINGS: dict[TopicName, str] = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transaction.state.log"}
 """The prefix of the broker's settings for a topic."""
+
+COORDINATED = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 
 
 def java_hash(text: str) -> int:
@@ -45,7 +48,8 @@ class CoordinatorPartitions:
     The number by which keys are divided is fixed once, when this broker has caught up with the metadata: the topic's number of
     partitions then, or the configured one if there is no topic. It does not change while the broker runs, so no key moves when
     the topic gets more partitions. A key whose partition does not exist has no coordinator: the topic was created, or created
-    again, with fewer. Source: BrokerMetadataPublisher.initializeManagers of 4.3.1.
+    again, with fewer. Source: BrokerMetadataPublisher.initializeManagers of 4.3.1; with ZooKeeper, KafkaServer.startup of 3.9.2,
+    which reads the topic's number from ZooKeeper.
     """
 
     def __init__(self, image: MetadataImage, configuration: Configuration) -> None:
@@ -53,10 +57,14 @@ class CoordinatorPartitions:
         self._configuration = configuration
         self._counts: dict[TopicName, int] = {}
 
-    def settle(self) -> None:
-        """Fix the numbers when the broker has caught up, before it creates replicas; later calls change nothing."""
+    def settle(self, known: Mapping[TopicName, int] | None = None) -> None:
+        """Fix the numbers when the broker has caught up, before it creates replicas; later calls change nothing.
+
+        `known` has the numbers of existing topics, where the image may not have them yet.
+        """
         for topic in _SETTINGS:
-            self._counts.setdefault(topic, self._current(topic))
+            if topic not in self._counts:
+                self._counts[topic] = (known or {}).get(topic) or self._current(topic)
 
     def _current(self, topic: TopicName) -> int:
         found = self._image.topics.get(topic)
@@ -65,8 +73,12 @@ class CoordinatorPartitions:
         return self._configuration.integer(f"{_SETTINGS[topic]}.num.partitions")
 
     def is_changed(self, topic: TopicName) -> bool:
-        """Whether the topic has another number of partitions than the one by which keys are divided."""
-        return topic in self._counts and self._current(topic) != self._counts[topic]
+        """Whether the topic has another number of partitions than the one by which keys are divided.
+
+        With ZooKeeper a replica's role may arrive before the image has the topic.
+        """
+        found = self._image.topics.get(topic)
+        return found is not None and topic in self._counts and len(found.partitions) != self._counts[topic]
 
     def index_of(self, topic: TopicName, key: str) -> int:
         """The index of a key's partition, which need not exist."""

@@ -8,6 +8,7 @@ this broker is the controller.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -16,6 +17,7 @@ from reference.controller.image import MetadataImage
 from reference.node.context import Context
 from reference.node.controller_channel import HEARTBEAT_PURPOSE
 from reference.node.identity import Identity
+from reference.node.internal_topics import COORDINATED
 from reference.node.known_topics import TopicChanges
 from reference.node.listeners import inter_broker_listener
 from reference.node.node import Node
@@ -36,12 +38,13 @@ from reference.node.zookeeper.producer_blocks import ProducerBlocks
 from reference.node.zookeeper.registration import ZooKeeperMembership
 from reference.node.zookeeper.writer import Writer
 from reference.protocol.messages.alter_partition import AlterPartitionResponse
-from reference.protocol.primitives import NO_EPOCH, BrokerEpoch, Chance, LeaderEpoch, NodeId, TimestampMs
+from reference.protocol.primitives import NO_EPOCH, BrokerEpoch, Chance, LeaderEpoch, NodeId, TimestampMs, TopicName
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition, Trace
 from reference.replication.partition_state import Peer
 from reference.storage.log_directory import Logger
-from reference.zookeeper.operations import ZooKeeperEvent
+from reference.zookeeper import znodes
+from reference.zookeeper.operations import Code, GetData, Result, ZooKeeperEvent
 from reference.zookeeper.session import Session
 
 
@@ -106,7 +109,7 @@ class ZooKeeperNode(Node):
         self.membership = self._member = ZooKeeperMembership(
             identity,
             self.session,
-            self.configs,
+            self._load,
             lambda body, answered, then: self.channel.ask(HEARTBEAT_PURPOSE, body, answered, then),
             self._registered,
             self.log,
@@ -135,6 +138,30 @@ class ZooKeeperNode(Node):
 
     def _connected(self, now: TimestampMs) -> None:
         self._member.connected(now)
+
+    def _load(self, then: Callable[[TimestampMs], None], now: TimestampMs) -> None:
+        """Read the settings and the coordinators' numbers of partitions: the first metadata may have no topic yet."""
+
+        def loaded(at: TimestampMs) -> None:
+            self.session.ask_all([GetData(znodes.topic_path(topic)) for topic in COORDINATED], read, at)
+
+        def read(results: list[Result], at: TimestampMs) -> None:
+            if all(each.code in (Code.OK, Code.NO_NODE) for each in results):
+                self.context.coordinators.settle(self._partition_counts(results))
+                then(at)
+
+        self.configs.load(loaded, now)
+
+    def _partition_counts(self, results: list[Result]) -> dict[TopicName, int]:
+        counts: dict[TopicName, int] = {}
+        for topic, result in zip(COORDINATED, results, strict=True):
+            if result.code == Code.OK:
+                try:
+                    assignment = znodes.decode_assignment(znodes.topic_path(topic), result.data)
+                    counts[topic] = len(assignment.partitions)
+                except znodes.DamagedZnode as error:
+                    self.log("error", str(error))
+        return counts
 
     def _registered(self, now: TimestampMs) -> None:
         self._step("RegisterBroker", brokerEpoch=self.broker_epoch)

@@ -12,7 +12,6 @@ from uuid import UUID
 
 from reference.node.identity import Identity
 from reference.node.membership import RETRY_MS, State
-from reference.node.zookeeper.dynamic_configs import DynamicConfigs
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
 from reference.protocol.primitives import BrokerEpoch, TimestampMs
@@ -24,6 +23,8 @@ from reference.zookeeper.session import Session
 
 Answered = Callable[[Message | None, TimestampMs], None]
 Ask = Callable[[Message, Answered, TimestampMs], None]
+Load = Callable[[Callable[[TimestampMs], None], TimestampMs], None]
+"""Reads from ZooKeeper what a broker needs before it registers, then calls the function; not if the connection is lost."""
 
 
 class ZooKeeperMembership:
@@ -33,7 +34,7 @@ class ZooKeeperMembership:
         self,
         identity: Identity,
         session: Session,
-        configs: DynamicConfigs,
+        load: Load,
         ask: Ask,
         registered: Callable[[TimestampMs], None],
         log: Logger,
@@ -50,7 +51,7 @@ class ZooKeeperMembership:
         self._cluster_id = identity.cluster_id
         self._registration = znodes.Registration(identity.endpoints, identity.rack)
         self._session = session
-        self._configs = configs
+        self._load = load
         self._ask = ask
         self._registered = registered
         self._log = log
@@ -82,7 +83,7 @@ class ZooKeeperMembership:
                 f"ZooKeeper holds the data of cluster {found}, and this broker is of cluster {self._cluster_id}"
             )
             return
-        self._configs.load(self._register, now)
+        self._load(self._register, now)
 
     def _made(self, results: list[Result], now: TimestampMs) -> None:
         if all(each.code in (Code.OK, Code.NODE_EXISTS) for each in results):

@@ -20,7 +20,6 @@ from reference.node.authentication import (
     illegal_state,
 )
 from reference.node.configs import (
-    Refused,
     alter_loggers,
     concerns_loggers,
     refusals,
@@ -54,10 +53,6 @@ MAX_HELD = 10_000
 def _with_results(key: int, refused: Message, response: Message) -> Message:
     add_results(key, refused, response)
     return response
-
-
-def _is_among(resource: Message, refused: Refused) -> bool:
-    return any(resource is each for each, _, _ in refused)
 
 
 class Channel(Protocol):
@@ -148,7 +143,8 @@ class Reception:
             refused = [] if self._channel.was_forwarded(request) else refused_by_broker(context.configuration, body)
         if refused:
             response = refusals(body, refused)
-            left = [each for each in items_of(key, body) if not _is_among(each, refused)]
+            refused_ones = {id(each) for each, _, _ in refused}
+            left = [each for each in items_of(key, body) if id(each) not in refused_ones]
             if not left:
                 context.responder.respond(request, response)
                 return

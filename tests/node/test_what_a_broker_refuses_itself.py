@@ -11,7 +11,7 @@ from reference.protocol.messages.alter_configs import AlterConfigsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.schema import Message
-from tests.node.three_nodes import IDS, ThreeNodes
+from tests.node.three_nodes import IDS, ThreeNodes, calls_of
 from tests.replication.replicas import batch
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
@@ -102,3 +102,29 @@ def test_a_number_of_thousands_of_digits_is_too_large(nodes: ThreeNodes) -> None
     request.resources[0].configs[0].value = "9" * 5_000
     answer: Any = nodes.call(IDS[0], request)
     assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG
+
+
+def refusal_of(nodes: ThreeNodes, names: list[str]) -> tuple[int, list[str]]:
+    """What it costs to refuse a change of these brokers' settings, and the sentences."""
+    answers: list[Any] = []
+    request = altered(False, *((BROKER, name, "log.retention.ms") for name in names))
+    cost = calls_of(lambda: answers.append(nodes.call(IDS[0], request)))
+    assert {each.error_code for each in answers[0].responses} == {ErrorCode.INVALID_REQUEST}
+    return cost, [each.error_message for each in answers[0].responses]
+
+
+@pytest.mark.parametrize("of", ["others", "one"])
+def test_a_refused_resource_costs_the_same_in_a_large_request(nodes: ThreeNodes, of: str) -> None:
+    """A request of half a megabyte stopped a node for fifteen seconds, longer than a broker's session."""
+    few, many = ([str(IDS[0] + (i if of == "others" else 0)) for i in range(1, n + 1)] for n in (100, 1_000))
+    cost, sentences = refusal_of(nodes, many)
+    assert cost <= 11 * refusal_of(nodes, few)[0]
+    twice = "Each resource must appear at most once."
+    assert all((sentence == twice) == (of == "one") for sentence in sentences)
+
+
+def test_a_resource_that_is_named_twice_is_refused_before_its_broker_is_looked_at(nodes: ThreeNodes) -> None:
+    """In each place, as by Kafka 4.3.1."""
+    _, sentences = refusal_of(nodes, ["2", "", "3", "2", ""])
+    twice, other = "Each resource must appear at most once.", "Unexpected broker id, expected 1, but received 3"
+    assert sorted(sentences) == [*[twice] * 4, other]

@@ -179,7 +179,9 @@ class Process:
         trace.note(f"{self.name} <= {channel[0]}/{channel[1]} {fingerprint(frame)}")
         if trace.keep:
             trace.log_event(f"node {channel[0]}", self.name, response_text(question, frame))
-        self.call(self.node.answered, channel[0], channel[1], frame, self._begin_step())
+        received = bytearray(frame)
+        self.call(self.node.answered, channel[0], channel[1], received, self._begin_step())
+        received[:] = bytes(len(received))  # valid in this call alone, as in the runtime
         self.after_step()
 
     def on_unreachable(self, channel: ChannelName) -> None:

@@ -139,10 +139,10 @@ class ThreeNodes:
 
     def _step(self, id: NodeId, method: Any, *arguments: Any) -> None:
         self.steps += 1
-        if method is Node.receive:
-            connection, frame = arguments
+        if method in (Node.receive, Node.answered):
+            *others, frame = arguments
             shared = bytearray(frame)
-            self._take(id, method, connection, memoryview(shared))
+            self._take(id, method, *others, memoryview(shared))
             shared[:] = bytes(len(shared))  # the runtime receives the next frame into it
         else:
             self._take(id, method, *arguments)

@@ -7,6 +7,9 @@ import pytest
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule
+from reference.node.node import Node
+from reference.protocol.primitives import NodeId, TimestampMs
+from tests.simulation.short import short
 
 
 def quiet(*faults: Fault) -> Schedule:
@@ -54,3 +57,18 @@ def test_runs_keep_every_promise(seed: int, nodes: int):
 def test_the_reference_gives_the_same_trace_again():
     schedule = draw(2, None, 3)
     assert run_schedule(schedule)[0].digest == run_schedule(schedule)[0].digest
+
+
+def test_an_answer_is_overwritten_after_it_was_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime receives the next one into the same buffer: a node that keeps a part of it keeps other bytes."""
+    kept: list[bytearray] = []
+    answered = Node.answered
+
+    def keep(node: Node, peer: NodeId, purpose: str, frame: bytearray, now: TimestampMs) -> None:
+        kept.append(frame)
+        assert any(frame)
+        answered(node, peer, purpose, frame, now)
+
+    monkeypatch.setattr(Node, "answered", keep)
+    assert run_schedule(short(1, nodes=3))[0].text == ""
+    assert kept and not any(any(frame) for frame in kept)

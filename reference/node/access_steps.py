@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from reference.controller.topic_names import validate_topic_name
 from reference.coordinator.classic_groups import FIRST_SYNC_WITH_PROTOCOL
@@ -56,6 +57,7 @@ CONFIG_RESOURCES = {2: TOPIC, 4: CLUSTER, 8: CLUSTER, 16: CLUSTER, 32: GROUP}
 FIRST_FIND_COORDINATOR_OF_SHARE_GROUPS, OF_SHARE_GROUPS = 6, 2
 """The first version that knows the key type. This broker has no such coordinators, but refuses clients as Kafka does."""
 COORDINATORS = {0: GROUP, 1: TRANSACTIONAL_ID}
+T = TypeVar("T")
 HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
@@ -116,9 +118,8 @@ def _metadata(access: Access, request: Request, body: MetadataRequest, admission
     else:
         assert body.topics is not None
         asked = ids_or_names(body.topics) if request.version >= 12 else body.topics
-        refused = [topic for topic in asked if not _may_see(access, request, body, topic)]
         changed = admission.body = copy.copy(body)
-        changed.topics = [topic for topic in asked if topic not in refused]
+        changed.topics, refused = _parted(asked, lambda topic: _may_see(access, request, body, topic))
 
     def amend(response: MetadataResponse) -> None:
         if len(refused) == len(body.topics or ()) > 0:  # version 0 takes no topics for all
@@ -132,6 +133,15 @@ def _metadata(access: Access, request: Request, body: MetadataRequest, admission
         response.topics += [_refused_topic(topic) for topic in refused]
 
     admission.amendments.append(amend)
+
+
+def _parted(items: Iterable[T], may: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """The admitted items, and the refused ones."""
+    admitted: list[T] = []
+    refused: list[T] = []
+    for item in items:
+        (admitted if may(item) else refused).append(item)
+    return admitted, refused
 
 
 def _may_see(
@@ -177,7 +187,7 @@ def _describe_topic_partitions(
     changed = admission.body = copy.copy(body)
     asked = DescribeTopicPartitionsRequest.TopicRequest
     names = [topic.name for topic in body.topics] or sorted(access.image.topics)
-    seen = [name for name in names if access.may(request, DESCRIBE, TOPIC, name, is_logged=bool(body.topics))]
+    seen, hidden = _parted(names, lambda name: access.may(request, DESCRIBE, TOPIC, name, is_logged=bool(body.topics)))
     if body.cursor is not None and not body.topics:
         seen = [name for name in seen if name >= body.cursor.topic_name]
         if seen and seen[0] != body.cursor.topic_name:
@@ -185,9 +195,8 @@ def _describe_topic_partitions(
     changed.topics = [asked(name=name) for name in seen]
     result = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     refused = [
-        result(error_code=REFUSED_TOPIC, name=topic.name, topic_authorized_operations=NOT_ASKED)
-        for topic in body.topics
-        if topic.name not in seen
+        result(error_code=REFUSED_TOPIC, name=name, topic_authorized_operations=NOT_ASKED)
+        for name in (hidden if body.topics else ())
     ]
 
     def amend(response: DescribeTopicPartitionsResponse) -> None:
@@ -327,8 +336,9 @@ def _offset_fetch(access: Access, request: Request, body: OffsetFetchRequest, ad
         shown = copy.copy(group)
         changed.groups.append(shown)
         if group.topics is not None:
-            unseen[group.group_id] = [each for each in group.topics if not _is_shown(access, request, each)]
-            shown.topics = [each for each in group.topics if each not in unseen[group.group_id]]
+            shown.topics, unseen[group.group_id] = _parted(
+                group.topics, lambda topic: _is_shown(access, request, topic)
+            )
 
     def amend(response: OffsetFetchResponse) -> None:
         for group in response.groups:

@@ -7,107 +7,32 @@ configured number. A new controller's first UpdateMetadata names the live broker
 
 from __future__ import annotations
 
-import random
 import uuid
-from typing import Any
 
 import pytest
 
-from linearizability.simulation.znode_tree import ZnodeTree
-from reference.controller.image import Endpoint
-from reference.node.effects import Respond
-from reference.node.identity import Identity
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
-from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.errors import ErrorCode
-from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from reference.protocol.messages.list_transactions import ListTransactionsRequest
 from reference.protocol.messages.update_metadata import UpdateMetadataRequest
 from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId
-from reference.protocol.schema import Message
-from reference.storage.log_directory import LogDirectory
-from reference.storage.log_manager import LogManager
-from reference.storage.simulated_disk import SimulatedDisk
 from reference.zookeeper import znodes
-from reference.zookeeper.operations import Answered, AskZooKeeper, Create, OpenSession, SessionConnected
-from tests.node.three_nodes import FOLDER, NOW, frame_of
+from reference.zookeeper.operations import Create
+from tests.zookeeper.one_broker import KAFKAS, NODE, OTHER, Broker, metadata, new_tree
 
-NODE, KAFKAS = NodeId(1), NodeId(2)
-"""The broker, and one that is the controller."""
-SESSION, OTHER, CLIENT = 1, 2, 7
 TOPIC_ID = uuid.UUID(int=77)
 COUNT = 3
 """Of partitions; the configured number is 50."""
 Updated = UpdateMetadataRequest.UpdateMetadataPartitionState
 
 
-class Broker:
-    """A broker, beside a ZooKeeper that answers at once."""
-
-    def __init__(self, tree: ZnodeTree) -> None:
-        self.tree = tree
-        self.now = NOW
-        disk = SimulatedDisk()
-        disk.make_folder(FOLDER)
-        identity = Identity(NODE, "simulated-cluster-id00", uuid.UUID(int=1), (Endpoint("PLAINTEXT", "node-1", 9092),))
-        properties = {
-            "zookeeper.connect": "zookeeper:2181",
-            "inter.broker.protocol.version": "3.9",
-            "listeners": "PLAINTEXT://node-1:9092",
-            "log.index.size.max.bytes": "2048",
-        }
-        directory = LogDirectory(disk, FOLDER, id=uuid.UUID(int=4711))
-        self.node = ZooKeeperNode(identity, properties, LogManager([directory]), random.Random(1), NOW)
-        self.node.connected(CLIENT, "client", "PLAINTEXT")
-        self.answers: list[Respond] = []
-        self.settle()
-
-    def settle(self) -> None:
-        while effects := self.node.take_effects():
-            for effect in effects:
-                if isinstance(effect, OpenSession):
-                    self.node.zookeeper_event(SessionConnected(SESSION), self.now)
-                elif isinstance(effect, AskZooKeeper):
-                    result = self.tree.carry_out(effect.operation, SESSION)
-                    self.node.zookeeper_event(Answered(effect.number, result), self.now)
-                elif isinstance(effect, Respond):
-                    self.answers.append(effect)
-
-    def ask(self, body: Message, version: int) -> Any:
-        self.node.receive(CLIENT, encode_request(body.KEY, version, 1, "test", body)[4:], self.now)
-        self.settle()
-        return decode_response(body.KEY, version, frame_of(self.answers.pop()))[1]
-
-
-def metadata(node: ZooKeeperNode, *topics: UpdateMetadataRequest.UpdateMetadataTopicState) -> UpdateMetadataRequest:
-    brokers = [
-        UpdateMetadataRequest.UpdateMetadataBroker(
-            id=each,
-            endpoints=[
-                UpdateMetadataRequest.UpdateMetadataEndpoint(port=9092, host=f"node-{each}", listener="PLAINTEXT")
-            ],
-        )
-        for each in (NODE, KAFKAS)
-    ]
-    return UpdateMetadataRequest(
-        controller_id=KAFKAS,
-        controller_epoch=LeaderEpoch(1),
-        broker_epoch=BrokerEpoch(node.broker_epoch),
-        live_brokers=brokers,
-        topic_states=[*topics],
-    )
-
-
 def beside(topic: str, leader: NodeId) -> Broker:
     """A broker that starts where a topic of a coordinator has three partitions, and has taken the first metadata."""
-    tree = ZnodeTree()
-    for path in ("/brokers", znodes.TOPICS):
-        tree.carry_out(Create(path, b""), OTHER)
+    tree = new_tree()
     assignment = znodes.encode_assignment(znodes.Assignment({index: [leader] for index in range(COUNT)}, TOPIC_ID))
     tree.carry_out(Create(znodes.topic_path(topic), assignment), OTHER)
-    tree.carry_out(Create(znodes.CONTROLLER, znodes.encode_controller(KAFKAS, NOW), ephemeral=True), OTHER)
     broker = Broker(tree)
     assert broker.ask(metadata(broker.node), 8).error_code == ErrorCode.NONE
     return broker

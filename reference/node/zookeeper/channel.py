@@ -98,8 +98,11 @@ class ZooKeeperChannel:
         self._decide(request, body, refuse, now) if self.controller.is_active else refuse(now)
 
     def was_forwarded(self, request: Request) -> bool:
-        """Whether another broker forwarded a client's request to this node as the controller: that broker has checked it."""
-        return self.controller.is_active and self._brokers.has_sent(request.client_id)
+        """Whether another broker forwarded a client's request to this node as the controller: that broker has checked it.
+
+        A former controller passes it on.
+        """
+        return self._brokers.has_sent(request.client_id)
 
     def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None:
         """Answer a client's request, by this node or the controller."""

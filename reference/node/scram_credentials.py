@@ -5,6 +5,7 @@ Source: org.apache.kafka.image.ScramImage, org.apache.kafka.controller.ScramCont
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,8 @@ def describe_user_scram_credentials(
             mechanism=record.mechanism, iterations=record.iterations
         )
         found.setdefault(record.name, []).append(info)
-    named = [each.name for each in body.users or ()]
-    results = [_described(name, named.count(name), found) for name in dict.fromkeys(named or found)]
+    named = Counter(each.name for each in body.users or ())
+    results = [_described(name, named[name], found) for name in named or found]
     return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 

@@ -19,7 +19,7 @@ from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.simulated_disk import SimulatedDisk
 from reference.zookeeper import znodes
-from reference.zookeeper.operations import Answered, AskZooKeeper, Create, OpenSession, SessionConnected
+from reference.zookeeper.operations import Answered, AskZooKeeper, Create, OpenSession, SessionConnected, Watched
 from tests.node.three_nodes import FOLDER, NOW, frame_of
 
 NODE, KAFKAS, THIRD = NodeId(1), NodeId(2), NodeId(3)
@@ -100,3 +100,14 @@ def metadata(node: ZooKeeperNode, *topics: UpdateMetadataRequest.UpdateMetadataT
         live_brokers=brokers,
         topic_states=[*topics],
     )
+
+
+def change_settings(broker: Broker, **values: str) -> None:
+    """Another client writes the broker's settings, and the broker learns of it."""
+    path = znodes.config_path(znodes.BROKER_RESOURCE, str(NODE))
+    config = znodes.encode_config({name.replace("_", "."): value for name, value in values.items()})
+    broker.tree.carry_out(Create(path, config), OTHER)
+    change = znodes.encode_config_change(f"brokers/{NODE}")
+    broker.tree.carry_out(Create(znodes.CONFIG_CHANGE, change, sequential=True), OTHER)
+    broker.node.zookeeper_event(Watched(znodes.CONFIG_CHANGES), broker.now)
+    broker.settle()

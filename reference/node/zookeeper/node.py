@@ -222,7 +222,8 @@ class ZooKeeperNode(Node):
         self.configs.ensure(sorted(changes.names & self.image.topics.keys()), lambda then: None, now)
 
     def _configs_changed(self, now: TimestampMs) -> None:
-        """Apply settings to the replicas for which this broker has a role; others may not be kept."""
+        """Apply settings to the cleaners, and to the replicas for which this broker has a role; others may not be kept."""
+        self.logs.settings_changed()
         topics = self._assigned.topics.values()
         self._guard_reconcile([(topic.name, index) for topic in topics for index in topic.partitions], now)
 

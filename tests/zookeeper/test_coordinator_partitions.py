@@ -39,10 +39,10 @@ def beside(topic: str, leader: NodeId) -> Broker:
 
 
 def update(broker: Broker, topic: str, leader: NodeId) -> None:
-    """The controller tells the broker of the topic."""
+    """The controller reports the topic to the broker."""
     states = [Updated(partition_index=index, leader=leader, replicas=[leader], isr=[leader]) for index in range(COUNT)]
-    told = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name=topic, topic_id=TOPIC_ID, partition_states=states)
-    assert broker.ask(metadata(broker.node, told), 8).error_code == ErrorCode.NONE
+    state = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name=topic, topic_id=TOPIC_ID, partition_states=states)
+    assert broker.ask(metadata(broker.node, state), 8).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(("kind", "topic"), [(0, OFFSETS_TOPIC), (1, TRANSACTIONS_TOPIC)])

@@ -78,8 +78,9 @@ def create_topic(
     validate_topic_name(topic.name)
     if topic.name == METADATA_TOPIC:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic name '{topic.name}' is reserved.")
-    for other in image.topics:
-        if collision_key(other) == collision_key(topic.name):
+    key = collision_key(topic.name)
+    for other in image.topics if "_" in key else ():  # a name without '.' and '_' collides with itself alone
+        if len(other) == len(key) and collision_key(other) == key:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{topic.name}' collides with existing topic: {other}"
             )

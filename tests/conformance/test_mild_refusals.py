@@ -12,6 +12,7 @@ from conformance.batches import batch, batches
 from conformance.liars import Behind
 from linearizability.client.requests import READ_COMMITTED
 from linearizability.mutants.wire.proxy import Exchange, Tamper, sized
+from linearizability.mutants.wire.rewriting import Liar, Lie, closed, when
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from reference.protocol.codec import encode
@@ -130,6 +131,10 @@ class Unchanging(Habit):
             result.error_code = ErrorCode.INVALID_REQUEST
 
 
+CLOSES_ON_UNREADABLE = Liar(
+    Lie("closes", "JoinGroup", "", "", answer=when(lambda x, _: len(x.request.protocols[0].metadata) < 10, closed))
+)
+"""Closes the connection of a client whose metadata are no subscription, as kafka-test-broker does."""
 OFFSETS_AGREED = Habit("AddOffsetsToTxn", agreed)
 ALL_AGREED = Habits(OFFSETS_AGREED, Habit("TxnOffsetCommit", each_agreed))
 
@@ -153,6 +158,7 @@ ALL_AGREED = Habits(OFFSETS_AGREED, Habit("TxnOffsetCommit", each_agreed))
         (Habit("SyncGroup", assignments_in_version_0), {"BAS-07": "pass", "GRP-10": "fail"}),
         (Habit("OffsetFetch", nothing_committed_is_0), {"OFF-07": "pass", "OFF-02": "fail"}),
         (Habit("Fetch", no_leader_epoch), {"PRD-23": "tolerated"}),
+        (CLOSES_ON_UNREADABLE, {"GRP-46": "tolerated"}),
     ],
     ids=lambda case: " ".join(case) if isinstance(case, dict) else "",
 )

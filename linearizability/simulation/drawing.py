@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from linearizability.simulation.choices import Choices, SeededChoices, T
 from linearizability.simulation.drawing_clusters import several
 from linearizability.simulation.drawing_compaction import with_compaction
-from linearizability.simulation.drawing_rare import with_deaths_and_cleanings, with_rarities
+from linearizability.simulation.drawing_rare import with_deaths_and_cleanings, with_rarities, with_small_portions
 from linearizability.simulation.drawing_voters import with_changing_voters
 from linearizability.simulation.drawing_zookeeper import under_zookeeper
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
@@ -28,10 +28,12 @@ def draw(
     choices = SeededChoices(seed)
     drawn = recipe(choices, seed, mutant, nodes, workload)
     if coordination == "zookeeper":
-        return under_zookeeper(choices, drawn)
-    if coordination == "changing-voters":
-        return with_changing_voters(choices, drawn)
-    return with_deaths_and_cleanings(choices, seed, with_compaction(choices, seed, drawn))
+        drawn = under_zookeeper(choices, drawn)
+    elif coordination == "changing-voters":
+        drawn = with_changing_voters(choices, drawn)
+    else:
+        drawn = with_deaths_and_cleanings(choices, seed, with_compaction(choices, seed, drawn))
+    return with_small_portions(choices, seed, drawn)
 
 
 def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Schedule]:

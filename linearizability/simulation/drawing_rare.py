@@ -57,6 +57,16 @@ def with_deaths_and_cleanings(choices: Choices, seed: int, schedule: Schedule) -
     return schedule.model_copy(update=changes)
 
 
+def with_small_portions(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
+    """The same schedule; in one of three of those that have something rare nodes work in small portions.
+
+    It is drawn last of all, so that the rest of a seed's schedule is what it was before 2026-11-30.
+    """
+    if seed % EVERY < FROM or choices.integer(0, 2) != 2:
+        return schedule
+    return schedule.model_copy(update={"small_portions": True})
+
+
 def _with_seekers(choices: Choices, schedule: Schedule) -> Schedule:
     deletes = choices.integer(0, 1) == 1
     topics = [each.model_copy(update={"deletes": deletes and not each.is_output}) for each in schedule.topics]

@@ -34,6 +34,7 @@ from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.history_recorder import ClientHistory
 from linearizability.simulation.inspecting import Chapters, Inspector
 from linearizability.simulation.operating import Operator
+from linearizability.simulation.portions import portions
 from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
 from linearizability.simulation.restarting import lose_one, start_again
@@ -469,7 +470,8 @@ def execute(
     world.rows = rows
     rule = text = ""
     try:
-        run.run()
+        with portions(schedule.small_portions):
+            run.run()
     except Violation as violation:
         rule, text = violation.rule, violation.text
         world.trace.note(f"violation {violation}")

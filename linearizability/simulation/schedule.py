@@ -305,6 +305,8 @@ class Schedule(Value):
     """The last node's first process is killed before so many changes of its disks, as it starts; 0 for never."""
     duration_ms: int = Field(default=2_000, ge=1, le=3_600_000)
     """How long clients work under faults; then everything is healed and read."""
+    small_portions: bool = False
+    """Whether nodes work in small portions (`portions`)."""
     properties: dict[str, str] = {}
     topics: tuple[Topic, ...] = (Topic(name="orders"),)
     compacted: tuple[Topic, ...] = ()

@@ -13,6 +13,7 @@ from linearizability.faults.fault import FAULTS, World
 from linearizability.faults.injection import Injection
 from linearizability.faults.schedule import Schedule, Wave
 from linearizability.history.recorder import Recorder
+from linearizability.targets.errors import TargetError
 
 TICK_S = 0.05
 LOOK_EVERY_S = 0.5
@@ -160,7 +161,15 @@ class Nemesis:
     # ---- injections
 
     def _inject(self, number: int, injection: Injection) -> bool:
-        done = FAULTS[injection.fault].begin(self.world, injection)
+        try:
+            done = FAULTS[injection.fault].begin(self.world, injection)
+        except TargetError:
+            dead = self.world.notice_deaths()
+            if not dead:
+                raise
+            self.recorder.mark("note", text=f"{injection.fault} is left out: node {dead[0]} ended before it")
+            self._revive(dead)
+            return False
         if done is None:
             self.recorder.mark("note", text=f"no node was left for {injection.fault}")
             return False

@@ -134,6 +134,27 @@ def test_a_node_under_a_fault_gets_no_second_one_and_all_are_healed(target, tmp_
     assert sum(mark["f"] == "heal" for mark in marks) == 3
 
 
+def test_a_fault_is_left_out_whose_node_ends_before_it(target, tmp_path, monkeypatch):
+    """A node whose disk broke ends when it next writes: between the look at the nodes and the fault, too."""
+
+    def end_first(node: int) -> None:
+        target.dead.add(node)
+        raise TargetError(f"node {node} is down and cannot be paused")
+
+    monkeypatch.setattr(target, "pause", end_first)
+    marks = carry_out(target, tmp_path, Injection(at_s=0, fault="pause", who="leader", seconds=0.1), seconds=0.2)
+    assert marks == [] and target.log == ["restart 2"]
+
+
+def test_an_error_of_the_target_with_all_nodes_running_ends_the_hunt(target, tmp_path, monkeypatch):
+    def refuse(node: int) -> None:
+        raise TargetError("no permission to send signals")
+
+    monkeypatch.setattr(target, "pause", refuse)
+    with pytest.raises(TargetError, match="no permission"):
+        carry_out(target, tmp_path, Injection(at_s=0, fault="pause", who="leader", seconds=0.1), seconds=0.2)
+
+
 @pytest.mark.parametrize("name", [n for n, fault in all_faults().items() if fault.hooks and not fault.network])
 def test_every_process_fault_heals(target, tmp_path, name, monkeypatch):
     monkeypatch.setattr("linearizability.faults.process.STORM_GAP_S", 0)

@@ -6,7 +6,7 @@ In a run with small portions it goes on after one or two, so that clients, fault
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import ModuleType
 
@@ -36,7 +36,7 @@ SMALL: tuple[tuple[ModuleType, str, int], ...] = (
 
 
 @contextmanager
-def portions(are_small: bool) -> Iterator[None]:
+def portions(are_small: bool) -> Generator[None]:
     """Within it nodes work in small portions, if `are_small`."""
     usual = [(module, name, getattr(module, name)) for module, name, _ in SMALL]
     try:

@@ -155,7 +155,8 @@ class SimulatedRun:
         self._compare_tables()
         for machine in self.cluster.machines:
             start_again(self.cluster, machine)
-        lose_one(self.cluster, self.cluster.machines[self._schedule.seed % len(self.cluster.machines)])
+        if not isinstance(self._schedule, DrivenSchedule) and self._world.rows is None:
+            lose_one(self.cluster, self.cluster.machines[self._schedule.seed % len(self.cluster.machines)])
 
     def _work_under_faults(self) -> None:
         """Let clients work and inject faults until the schedule's duration and its last fault are over."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from random import Random
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -40,6 +39,7 @@ from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.needs import NEEDS
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
+from tests.node.three_nodes import calls_of
 
 ANYTHING: Any = type("Anything", (), {"__getattr__": lambda self, name: self})()
 SERVED = {*broker_handlers(ANYTHING), *controller_handlers(ANYTHING), *DECIDED_HANDLERS}
@@ -346,22 +346,6 @@ def test_a_refused_topic_costs_the_same_in_a_large_request(api: str) -> None:
         body = NAMED[api]([f"topic-{number}" for number in range(count)])
         asked = request(body.KEY, versions_of(body.KEY)[1])
         readers = access(acl(ResourceType.GROUP, "g", Operation.READ))
-        return python_calls(lambda: readers.admit(asked, body))
+        return calls_of(lambda: readers.admit(asked, body), within="")
 
     assert cost_of(1_000) <= 11 * cost_of(100)
-
-
-def python_calls(act: Callable[[], object]) -> int:
-    """How many functions in Python an act calls, those that compare messages among them."""
-    calls = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return calls

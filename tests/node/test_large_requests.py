@@ -1,11 +1,9 @@
-"""A request costs what it names, not its square: while a node handles one, it serves nobody and sends no heartbeat."""
+"""A request costs what it names, not its square: while a node handles one, it serves no other client and sends no heartbeat."""
 
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
-from types import FrameType
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,6 +16,7 @@ from reference.protocol.schema import Field, Message
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.node.test_access import SERVED
 from tests.node.test_metadata_snapshots import FOLDER, NOW, start
+from tests.node.three_nodes import calls_of
 
 CLIENT = 9
 BETWEEN_NODES = {*range(4, 8), 27, *range(52, 60), 62, 63, 64, 67, 70, 73, 80, 81, 82}
@@ -109,18 +108,7 @@ def cost_of(form: Form, count: int, properties: dict[str, str]) -> int:
     body = message(APIS[form.key].request, form, count, itertools.count(100))
     frame = encode_request(form.key, form.version, 1, "test", body)[4:]
     node.connected(CLIENT, "127.0.0.1", "PLAINTEXT")
-    calls = 0
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(note)
-    try:
-        node.receive(CLIENT, frame, NOW)
-    finally:
-        sys.setprofile(None)
-    return calls
+    return calls_of(lambda: node.receive(CLIENT, frame, NOW), within="")
 
 
 @pytest.mark.parametrize("has_authorizer", [False, True], ids=["open", "closed"])

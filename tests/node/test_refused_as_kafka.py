@@ -1,5 +1,7 @@
-"""What a client is answered to whom something is not allowed, where drawn requests found that Kafka 4.3.1 answers otherwise than
-the table of needs says: a malformed request is refused as such, and some refusals have more than an error."""
+"""Responses to a client without permission, where Kafka 4.3.1 differs from the table of needs (found by drawn requests).
+
+A malformed request is refused as such, and some refusals have more than an error.
+"""
 
 from __future__ import annotations
 

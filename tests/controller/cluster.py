@@ -1,4 +1,4 @@
-"""A cluster as its active controller knows it: decisions become true at once, without a log."""
+"""A cluster as its active controller knows it: records are replayed at once, without a log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def topic_id_of(name: str) -> UUID:
 
 
 class ControlledCluster:
-    """Brokers are numbered as they like; each new incarnation has the next incarnation."""
+    """The image and the decisions of a controller; each registration of a broker is a new incarnation."""
 
     def __init__(self, *, has_elr: bool = True, settings: dict[str, str] | None = None) -> None:
         self.image = MetadataImage()
@@ -105,7 +105,7 @@ class ControlledCluster:
     def heartbeat(
         self, broker: int, *, replayed: int | None = None, epoch: int | None = None, **changes: object
     ) -> BrokerHeartbeatResponse:
-        """A heartbeat of a broker that has replayed everything, unless it says otherwise."""
+        """Send a heartbeat of a broker that has replayed everything, unless `replayed` is given."""
         request = BrokerHeartbeatRequest(
             broker_id=NodeId(broker),
             broker_epoch=self.image.brokers[NodeId(broker)].epoch if epoch is None else BrokerEpoch(epoch),
@@ -131,7 +131,7 @@ class ControlledCluster:
         self.write(brokers.fence_broker(self.image, self.configuration, NodeId(broker)))
 
     def crash(self, broker: int) -> None:
-        """The broker is fenced, and comes back with another incarnation that has lost its tail."""
+        """Fence the broker, and register a new incarnation that lost the end of its logs."""
         self.now += SESSION_MS + 1
         self.fence(broker)
         self.register(self.registration(broker, is_clean=False))
@@ -139,7 +139,7 @@ class ControlledCluster:
     # ---- partitions
 
     def create(self, name: str, *replicas: Sequence[int], **settings: str) -> None:
-        """A topic; its first partition has the first replicas, all of them in sync."""
+        """Create a topic, whose partitions have these replicas, all in sync."""
         records: list[Message] = [TopicRecord(name=name, topic_id=topic_id_of(name))]
         records += [
             ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=name, name=key.replace("_", "."), value=value)
@@ -166,7 +166,7 @@ class ControlledCluster:
         return found
 
     def proposal(self, isr: Sequence[int], name: str = TOPIC, index: int = 0) -> AlterPartitionRequest:
-        """What the leader of a partition may ask."""
+        """An AlterPartition request of the partition's leader."""
         partition = self.partition(name, index)
         epochs = {each.id: each.epoch for each in self.image.brokers.values()}
         data = AlterPartitionRequest.PartitionData(
@@ -191,7 +191,7 @@ class ControlledCluster:
         return decision.response
 
     def alter_isr(self, isr: Sequence[int], name: str = TOPIC, index: int = 0) -> int:
-        """Propose an ISR; gives the code of the answer."""
+        """Propose an ISR; return the error code."""
         return self.alter(self.proposal(isr, name, index)).topics[0].partitions[0].error_code
 
     def reassign(self, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:

@@ -1,11 +1,11 @@
-"""Steps drawn for a member of a quorum: what its peers ask and answer, time, and new starts.
+"""Steps drawn for a member of a quorum: requests and responses of its peers, time, and restarts.
 
-What no sound quorum does is not drawn, nor what is known to differ. Comments name these; and where Kafka's member fails:
+Steps that no sound quorum makes are not drawn, nor known differences. Comments name these; and where Kafka's member fails:
 
 - It exits where a leader asks to cut what is committed, at an answer to BeginQuorumEpoch of a voter that was removed meanwhile,
   and at an UpdateRaftVoter that names the leader itself (findings/voter_update_of_the_leader).
-- After a truncation it does not read again the offsets that it had read (KRaftControlRecordStateMachine.nextOffset): where voters
-  come there, it counts by those before until its next start.
+- After a truncation it does not read again the offsets that it had read (KRaftControlRecordStateMachine.nextOffset): where a new
+  record there changes the voters, it uses the earlier ones until its next start.
 - A snapshot drops the voters before the record at its end, which may not be committed (TreeMapLogHistory.truncateOldEntries): after
   a truncation it has no voters at all until its next start.
 """
@@ -46,7 +46,7 @@ NO_LEADER = NO_NODE
 
 
 class DrawnSteps:
-    """One leader an epoch, and logs that could be."""
+    """Draws steps with one leader per epoch, and with logs that a quorum can have."""
 
     def __init__(self, pair: PairedQuorum, chance: Random) -> None:
         self._pair = pair
@@ -82,20 +82,20 @@ class DrawnSteps:
 
     @property
     def _others(self) -> list[NodeId]:
-        """Nodes that may lead or vote; with the voters of the configuration no stranger does."""
+        """Nodes that may lead or vote; with configured voters these alone."""
         return nodes(1, 2, 3, 4) if self._pair.changing else nodes(1, 2)
 
     def _asker(self, node: int, epoch: int) -> Asker:
         return Asker(CLUSTER, NodeId(node), self._pair.members.directories[node], LeaderEpoch(epoch))
 
     def _leader_of(self, epoch: int) -> NodeId:
-        """The leader of an epoch: once one is named it stays; this member is it only where it is."""
+        """The leader of an epoch: the one that was named first; this member only if it leads that epoch."""
         if epoch not in self._leaders:
             self._leaders[epoch] = self._chance.choice(self._others)
         return self._leaders[epoch]
 
     def _could_lead(self, epoch: int) -> bool:
-        """Whether another node may be named the leader of an epoch: not where this member may win it."""
+        """Whether another node may be named the leader of an epoch: false if this member may win it."""
         quorum = self._pair.quorum
         if epoch <= 0 or self._leaders.get(epoch) == NODE:
             return False
@@ -106,7 +106,7 @@ class DrawnSteps:
         )
 
     def _ends(self) -> list[int]:
-        """Where the batches of the log end, and the log's start."""
+        """The end offsets of the log's batches, and the log start offset."""
         log = self._pair.quorum.log
         return [log.start, *(each.header.next_offset for each in log._records._batches(log.start, log.end))]
 
@@ -117,7 +117,7 @@ class DrawnSteps:
         return [form(name="CONTROLLER", host=f"node-{node}", port=9093)]
 
     def _pass_time(self) -> None:
-        """Time goes by; requests are lost before they time out, for after that only ours pauses."""
+        """Let time pass. Requests are lost before they time out, because after a timeout only ours pauses."""
         pair, ms = self._pair, self._chance.choice([20, 50, 100, 300, 500, 1000, 1500, 1900])
         for peer, (request, deadline) in list(pair.quorum.requests._open.items()):
             if deadline <= pair.members.now + ms + 100 and pair.is_open(peer, request):
@@ -160,7 +160,7 @@ class DrawnSteps:
         self._pair.ask(request)
 
     def _report(self) -> None:
-        """A leader reports its epoch, or its end."""
+        """Let a leader send BeginQuorumEpoch or EndQuorumEpoch."""
         epoch = self._epoch()
         if not self._could_lead(epoch):
             return
@@ -383,7 +383,7 @@ class DrawnSteps:
         return self._naming(response, node)
 
     def _records(self, offset: int, last_epoch: int, epoch: int) -> tuple[bytes, int]:
-        """Batches from an offset on, and where they end."""
+        """Batches from an offset on, and their end offset."""
         data = b""
         self._commits = False
         for _ in range(self._chance.randint(1, 2)):
@@ -416,7 +416,7 @@ class DrawnSteps:
         )
 
     def voters_batch(self, voter: int, offset: int, epoch: int) -> bytes:
-        """The voters with one more, or one less where it is one and not the only one."""
+        """The voters plus the node, or without it if it is a voter and not the only one."""
         members, quorum = self._pair.members, self._pair.quorum
         if voter in quorum.voters:
             voters = quorum.voters.removed(voter, quorum.voters.directory_of(voter))
@@ -458,7 +458,7 @@ class DrawnSteps:
             self._pair.append([self._number])
 
     def _write_snapshot(self) -> None:
-        """Not before new voters are committed: where they come right behind a snapshot, Kafka's member forgets those before."""
+        """Not before new voters are committed: if they come right behind a snapshot, Kafka's member drops the earlier ones."""
         quorum = self._pair.quorum
         if quorum.log.history.offset < quorum.high_watermark:
             self._pair.write_snapshot()

@@ -70,7 +70,7 @@ def seen(peer: int, name: str, message: Message, *, is_static: bool) -> tuple[in
 
 
 class PairedQuorum:
-    """A member of ours, node 0 of voters 0 to 2; `steps` are for Kafka's, and `ours` is what each gave."""
+    """A member of ours, node 0 of voters 0 to 2; `steps` are for Kafka's member, `ours` has our results."""
 
     def __init__(self, *, changing: bool, folder: str) -> None:
         self.changing = changing
@@ -124,7 +124,7 @@ class PairedQuorum:
             self.quorum.tick(self.members.now)
 
     def ask(self, request: Message) -> None:
-        """A request of another node comes."""
+        """Handle a request of another node."""
         self._tokens += 1
         token, now = self._tokens, self.members.now
         version = type(request).VERSIONS.highest
@@ -139,7 +139,7 @@ class PairedQuorum:
         self._note("request", api=request.KEY, version=version, token=token, data=data.hex())
 
     def respond(self, peer: int, request: Message, response: Message | None) -> None:
-        """An open request is answered, or lost."""
+        """Answer an open request, or lose it."""
         given = {"peer": peer, "api": request.KEY, "any": self._is_for_any(peer, request)}
         now = self.members.now
         if response is None:
@@ -159,7 +159,7 @@ class PairedQuorum:
         self._note("append", records=[encode_metadata_record(each).hex() for each in records])
 
     def write_snapshot(self) -> None:
-        """Up to the high watermark, where there is none yet."""
+        """Write a snapshot up to the high watermark, unless there is one."""
         log, end = self.quorum.log, self.quorum.high_watermark
         latest = log.snapshots.latest
         if end <= log.start or (latest is not None and end <= latest.end_offset):
@@ -223,10 +223,10 @@ class Comparison:
     def __init__(self, *, is_static: bool) -> None:
         self._is_static = is_static
         self._given_up: set[int] = set()
-        """Fetches that waited at a leader which leads no more: ours answers them at once, Kafka's mostly when their time is over."""
+        """Fetches that waited at a leader that resigned: ours answers them at once, Kafka's mostly when their time is over."""
 
     def difference(self, step: dict[str, Any], mine: dict[str, Any], kafkas: dict[str, Any]) -> str | None:
-        """What differs after a step; None where nothing does."""
+        """The difference after a step; None if there is none."""
         if "dead" in kafkas:
             return f"Kafka's member fails: {kafkas['dead']}"
         for name in ("epoch", "role", "leader", "voters", "level", "start", "end", "last epoch"):

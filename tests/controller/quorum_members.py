@@ -1,4 +1,4 @@
-"""Quorum members that a test holds in its hands: it says which messages arrive, and when."""
+"""Quorum members under a test's control: it decides which messages arrive, and when."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def topic(number: int) -> TopicRecord:
 
 
 def copied(message: Message) -> Any:
-    """The message as it comes out of the wire."""
+    """The message after it was encoded and decoded."""
     version = type(message).VERSIONS.highest
     return decode(type(message), version, encode(message, version))
 
@@ -71,7 +71,7 @@ class Turns(Random):
 
 
 class Members:
-    """Voters 0 to n - 1, and observers behind them; none is started by itself."""
+    """Voters 0 to n - 1, and observers with the next ids; the test starts each."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Members:
         return Voter(NodeId(id), self.directories[id], (Endpoint("CONTROLLER", f"node-{id}", 9093),), LEVELS)
 
     def settings_of(self, id: int) -> QuorumSettings:
-        """A member of changing voters knows the first node of another id as its bootstrap server."""
+        """The settings of a member; with changing voters its bootstrap server is node 0, for node 0 node 1."""
         if not self._changing:
             return replace(self.settings, endpoints=self.voter(id).endpoints) if self._reporting else self.settings
         bootstrap = ((f"node-{0 if id else 1}", 9093),)
@@ -129,7 +129,7 @@ class Members:
         self.directories[id] = UUID(int=self.directories[id].int + 100)
 
     def start(self, *ids: int) -> None:
-        """Start members on what their disks have."""
+        """Start members on their disks."""
         for id in ids:
             logs = LogDirectory(self.disks[id], FOLDER)
             logs.load(self.now)
@@ -148,13 +148,13 @@ class Members:
             )
 
     def lose_power(self, *ids: int) -> None:
-        """Members fall, and with them what was not flushed."""
+        """Stop members and lose their data that was not flushed."""
         for id in ids:
             del self.quorums[id]
             self.disks[id].lose_power(Random(7))
 
     def deliver(self, rounds: int = 200) -> None:
-        """Carry messages until none is left; a fetch that waits is left to wait."""
+        """Deliver messages until none is left; a waiting fetch stays open."""
         for _ in range(rounds):
             moved = [self._carry(id) for id in list(self.quorums)]
             if not any(moved):
@@ -182,7 +182,7 @@ class Members:
         return bool(sends or answers)
 
     def _reached(self, id: int, peer: int) -> int:
-        """The member that a peer of a member is; among changing voters that at the address that it knows."""
+        """The member that a peer id stands for; with changing voters the one at the address known for it."""
         address = self.quorums[id].address_of(NodeId(peer)) if self._changing else None
         return peer if address is None else int(address[0].removeprefix("node-"))
 
@@ -221,7 +221,7 @@ class Members:
         return found[0]
 
     def pass_time(self, ms: int, step: int = 10) -> None:
-        """Time goes by, and messages arrive at once."""
+        """Let time pass, and deliver messages at once."""
         for _ in range(0, ms, step):
             self.now += step
             for quorum in list(self.quorums.values()):
@@ -284,7 +284,7 @@ def part(response: Any) -> Any:
 
 
 def stand(members: Members, id: int, *, voter: int) -> None:
-    """A member is elected by one other; no member has fetched from it then."""
+    """Let one other voter elect a member, from which none has fetched yet."""
     quorum = members[id]
     for _ in range(2000):
         members.now += 5

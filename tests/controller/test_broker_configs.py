@@ -1,4 +1,4 @@
-"""Settings of brokers that change while they run: what is taken, for which brokers, and where a value comes from.
+"""Settings of brokers that change while they run: which are accepted, for which brokers, and where a value comes from.
 
 The expectations are what Apache Kafka 4.3.1 answered and described, but for what is marked as this broker's own.
 """
@@ -26,7 +26,7 @@ DYNAMIC, EVERYWHERE, FILE, DEFAULT = 2, 3, 4, 5
         ("listener.name.plaintext.max.connections", "9", ALL), ("max.connections", "10", ALL), ("cordoned.log.dirs", "", ONE),
     ],
 )  # fmt: skip
-def test_what_is_taken(name: str, value: str, for_one: bool) -> None:
+def test_settings_that_are_accepted(name: str, value: str, for_one: bool) -> None:
     validate_broker_configs({name: value}, for_one)
 
 
@@ -56,7 +56,7 @@ OURS = "This broker cannot change these configs while it runs"
         ("max.connections.per.ip", "0", ALL, "max.connections.per.ip can be set to zero only if max.connections.per.ip.overr"),
     ],
 )  # fmt: skip
-def test_what_is_refused(name: str, value: str, for_one: bool, sentence: str) -> None:
+def test_settings_that_are_refused(name: str, value: str, for_one: bool, sentence: str) -> None:
     with pytest.raises(KafkaError) as refused:
         validate_broker_configs({name: value}, for_one)
     assert refused.value.code is ErrorCode.INVALID_REQUEST and (refused.value.message or "").startswith(sentence)
@@ -98,7 +98,7 @@ def test_a_setting_names_all_places_that_it_could_come_from() -> None:
     )
 
 
-def test_what_was_given_under_a_stronger_name_is_not_the_settings_own() -> None:
+def test_a_value_given_under_another_name_is_no_synonym_of_the_setting() -> None:
     configuration = configured({}, {}, {"log.retention.hours": "2"})
     assert configuration.broker_setting("log.retention.ms").synonyms == ()
     assert configuration.broker_setting("log.retention.ms").source == DEFAULT

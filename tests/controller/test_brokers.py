@@ -86,7 +86,7 @@ def test_a_broker_must_support_what_is_finalized(name: str, lowest: int, highest
         assert error.code == ErrorCode.UNSUPPORTED_VERSION
         assert name in str(error)
     else:
-        cluster.register(request)
+        assert cluster.register(request) == cluster.image.brokers[NodeId(7)].epoch
 
 
 def test_a_broker_that_does_not_know_a_finalized_feature_is_refused() -> None:
@@ -120,7 +120,7 @@ def test_a_clean_end_leaves_a_broker_eligible() -> None:
     assert (partition.isr, partition.eligible_leader_replicas) == ([0], [1])
 
 
-def test_the_previous_epoch_is_not_looked_at_before_it_was_in_the_request() -> None:
+def test_the_previous_epoch_is_ignored_in_versions_without_it() -> None:
     cluster = three_brokers()
     assert cluster.alter_isr([0, 1]) == 0
     decision = brokers.register_broker(
@@ -149,7 +149,7 @@ def test_a_fenced_leader_is_followed_by_a_member_of_the_isr() -> None:
 
 
 @pytest.mark.step("replication", "FenceBroker", "UnfenceBroker")
-def test_below_min_isr_those_who_leave_stay_eligible_and_lead_when_they_are_back() -> None:
+def test_below_min_isr_fenced_replicas_stay_eligible_and_lead_when_unfenced() -> None:
     cluster = three_brokers()
     for broker in (0, 1, 2):
         cluster.fence(broker)

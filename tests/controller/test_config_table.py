@@ -1,4 +1,4 @@
-"""The table of configurations says what Apache Kafka 4.3.1 declares."""
+"""The table of configurations agrees with the declarations of Apache Kafka 4.3.1."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""ControllerRegistration: what is written down of a controller stays in the image, for those that act upon it."""
+"""ControllerRegistration: the image keeps the newest registration record of each controller."""
 
 from __future__ import annotations
 

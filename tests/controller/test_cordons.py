@@ -1,4 +1,4 @@
-"""Log directories that take no new replicas (KIP-1066): what a heartbeat says of them is written down when it is news."""
+"""Log directories that take no new replicas (KIP-1066): a heartbeat's list is recorded when it differs from the last one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tests.controller.cluster import ControlledCluster, directory_of
 FIRST, SECOND = NodeId(0), NodeId(1)
 
 
-def test_that_there_are_none_is_written_once_and_is_not_the_same_as_not_said() -> None:
-    """As by Apache Kafka 4.3.1, whose brokers say it in each heartbeat; a snapshot keeps the difference."""
+def test_an_empty_list_is_recorded_once_and_differs_from_no_list() -> None:
+    """As in Apache Kafka 4.3.1, whose brokers send the list in each heartbeat; a snapshot keeps the difference."""
     cluster = ControlledCluster()
     for broker in (FIRST, SECOND):
         cluster.register(cluster.registration(broker))

@@ -1,4 +1,4 @@
-"""What a controller reports about its decisions: reassignments, their recall and their end, and changed min.insync.replicas."""
+"""Trace events of a controller's decisions: reassignments, their cancellation and end, and changed min.insync.replicas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AnswerParts = tuple[str, Mapping[str, Any]]
 
 
 class TracingCluster(ControlledCluster):
-    """A cluster of five brokers and one partition, whose controller reports what it decides."""
+    """A cluster of five brokers and one partition, whose controller traces its decisions."""
 
     def __init__(self, **settings: str) -> None:
         self.reported: list[AnswerParts] = []

@@ -30,7 +30,7 @@ def elect(cluster: ControlledCluster, kind: int, *indexes: int, topic: str = TOP
 
 
 def bring_back(cluster: ControlledCluster, broker: int) -> None:
-    """The broker is unfenced and in all the ISRs again."""
+    """Unfence the broker and add it to all ISRs again."""
     cluster.heartbeat(broker)
     for index, partition in cluster.image.topics[TOPIC].partitions.items():
         assert cluster.alter_isr(sorted({*partition.isr, broker}), index=index) == 0
@@ -63,7 +63,7 @@ def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
     assert partition.leader_recovery_state == RECOVERING
 
 
-def test_asked_for_all_only_those_are_named_that_needed_it() -> None:
+def test_an_election_for_all_partitions_returns_only_those_that_needed_it() -> None:
     cluster = three_brokers()
     cluster.fence(0)
     bring_back(cluster, 0)

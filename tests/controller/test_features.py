@@ -27,7 +27,7 @@ Update = tuple[str, int, int]
 def ask(
     cluster: ControlledCluster, *updates: Update, validate_only: bool = False, kraft_version: int = 0
 ) -> tuple[UpdateFeaturesResponse, list[tuple[str, int]]]:
-    """The answer, and the levels that are written down."""
+    """The response, and the feature levels of the written records."""
     request = UpdateFeaturesRequest(
         feature_updates=[
             UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
@@ -45,7 +45,7 @@ def ask(
 
 @pytest.fixture
 def cluster() -> ControlledCluster:
-    """A cluster that has finalized all of it, without a broker."""
+    """A cluster without a broker, in which all of `SUPPORTED` is finalized."""
     cluster = ControlledCluster()
     cluster.write([FeatureLevelRecord(name="group.version", feature_level=1)])
     return cluster
@@ -80,7 +80,7 @@ def test_with_eligible_leader_replicas_all_brokers_have_one_min_isr(cluster: Con
         ("metadata.version", 29, UPGRADE, NOT_A_DOWNGRADE),
     ],
 )
-def test_what_is_refused(cluster: ControlledCluster, name: str, level: int, kind: int, reason: str) -> None:
+def test_updates_that_are_refused(cluster: ControlledCluster, name: str, level: int, kind: int, reason: str) -> None:
     response, written = ask(cluster, (name, level, kind))
     assert (response.error_code, written, response.results) == (ErrorCode.INVALID_UPDATE_VERSION, [], [])
     assert response.error_message == f"{FAILED}Invalid update version {level} for feature {name}. {reason}"
@@ -93,7 +93,7 @@ def test_what_is_refused(cluster: ControlledCluster, name: str, level: int, kind
         (UNSAFE_DOWNGRADE, "Unsafe metadata downgrade is not supported in this version."),
     ],
 )
-def test_metadata_stay_readable(cluster: ControlledCluster, kind: int, reason: str) -> None:
+def test_a_downgrade_that_loses_metadata_is_refused(cluster: ControlledCluster, kind: int, reason: str) -> None:
     response, written = ask(cluster, ("metadata.version", 20, kind))
     assert (response.error_code, written) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert response.error_message == f"{FAILED}Unsupported metadata.version downgrade from 30 to 20. {reason}"
@@ -141,7 +141,7 @@ def test_voters_in_the_log_stay_there(cluster: ControlledCluster, level: int, ki
 
 
 def test_kraft_version_is_not_among_the_metadata(cluster: ControlledCluster) -> None:
-    """The quorum writes it."""
+    """The quorum writes this level."""
     assert ask(cluster, ("kraft.version", 1, UPGRADE), ("group.version", 1, UPGRADE))[1] == [("group.version", 1)]
 
 

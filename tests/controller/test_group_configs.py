@@ -1,4 +1,4 @@
-"""What consumer groups may have configured for themselves. (CGH-31)"""
+"""Configurations of single consumer groups. (CGH-31)"""
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_group_s_own_value_is_the_strongest() -> None:
         ("", SESSION_TIMEOUT, "50000", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_refused(group: str, name: str, value: str, code: ErrorCode) -> None:
+def test_settings_that_are_refused(group: str, name: str, value: str, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
         alter_configs(MetadataImage(), GROUP_RESOURCE, group, [Alteration(name, SET, value)])
     assert refused.value.code == code

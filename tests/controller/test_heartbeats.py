@@ -1,4 +1,4 @@
-"""Sessions of brokers and what their heartbeats are answered.
+"""Broker sessions, and the responses to heartbeats.
 
 Requests that are drawn beside Kafka have no test here (`test_kafka_decides_alike`).
 """

@@ -1,4 +1,4 @@
-"""What records make of the image."""
+"""The image after records are replayed."""
 
 from uuid import UUID
 

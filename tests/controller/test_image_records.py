@@ -1,4 +1,4 @@
-"""A snapshot's records make the image again."""
+"""The records of a snapshot restore the image."""
 
 import random
 from uuid import UUID
@@ -25,7 +25,7 @@ def read_again(record: Message) -> Message:
 
 
 def test_the_records_of_an_image_make_it_again() -> None:
-    """After random runs, with all that brokers and partitions can come to."""
+    """After random runs, which bring brokers and partitions into many states."""
     for seed in range(20):
         incarnation = Incarnation(seed)
         for _ in range(60):

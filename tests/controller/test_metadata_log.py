@@ -1,4 +1,4 @@
-"""The metadata log on its own: what is appended is replayed, and what failed has left nothing."""
+"""The metadata log on its own: appended records are replayed, and a failed append leaves nothing."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_damage_is_found_and_its_place_is_named() -> None:
     assert names(log) == [(1, "t1"), (2, "t2")]
 
 
-def test_what_is_no_metadata_is_said_to_be_none() -> None:
+def test_a_record_that_is_no_metadata_is_reported_with_its_offset() -> None:
     log = MetadataLog(open_log())
     batch = build([Record(FIRST_OFFSET, NOW, None, b"\x05nonsense")])
     log.log.append_as_leader(batch, EPOCH, NOW, Origin.RAFT_LEADER)

@@ -1,4 +1,4 @@
-"""What follows from a change of a partition, and that Apache Kafka lets the same follow."""
+"""The record that follows from a change of a partition, compared with Apache Kafka's."""
 
 import json
 import random
@@ -129,12 +129,12 @@ def as_kafka_keeps_them(
     lost_its_tail: bool,
     has_replica: bool,
 ) -> bool:
-    """Kafka's rule: it looks at no replicas."""
+    """Kafka's rule, which ignores whether the broker still has a replica."""
     return stays_eligible(isr_size, min_isr, was_in_isr, was_eligible, is_in_isr, lost_its_tail, has_replica=True)
 
 
-def test_who_is_dropped_is_not_eligible_any_more() -> None:
-    """The known deviation: a replica that was dropped misses what is committed later, and must not be elected with it."""
+def test_a_replica_that_a_reassignment_drops_leaves_the_elr() -> None:
+    """The known deviation: a dropped replica misses records that are committed later, and must not be elected."""
     partition = random_partition(random.Random(1))
     partition.replicas, partition.isr, partition.leader = BROKERS[:3], BROKERS[:3], BROKERS[0]
     partition.adding_replicas, partition.removing_replicas = [], []

@@ -1,4 +1,4 @@
-"""Where new replicas go."""
+"""Placement of new replicas."""
 
 import random
 from collections import Counter
@@ -89,7 +89,7 @@ def test_brokers_that_stop_or_are_cordoned_get_nothing() -> None:
 
 
 def test_a_broker_that_has_stopped_in_good_order_may_get_replicas_again() -> None:
-    """It is fenced then; Kafka's heartbeat manager forgets with the fencing that it was stopping."""
+    """The broker is fenced by then; with the fencing Kafka's heartbeat manager drops its shutdown state."""
     cluster = cluster_of([None] * 3)
     cluster.create("held", [0, 1])
     for broker in map(NodeId, (0, 1, 2, 0)):

@@ -1,4 +1,4 @@
-"""Blocks of producer ids: each once."""
+"""Allocation of blocks of producer ids: stale brokers, and the last block."""
 
 import pytest
 

@@ -20,7 +20,7 @@ FOLDERS = Path("/dev/shm") if Path("/dev/shm").exists() else None
 
 
 def kafkas(pairs: list[PairedQuorum]) -> list[dict[str, Any]]:
-    """What each step gave at Kafka's members."""
+    """The result of each step at Kafka's members."""
     return answers_of(SOURCE, (step for pair in pairs for step in pair.steps))
 
 
@@ -31,7 +31,7 @@ def drawn(folder: Path, seed: int, steps: int) -> PairedQuorum:
 
 
 def differences(folder: Path, seeds: range, steps: int) -> list[str]:
-    """For each pair of members that differs the first step after which it does."""
+    """The first differing step of each pair of members that differs."""
     pairs = [drawn(folder, seed, steps) for seed in seeds]
     answers = iter(kafkas(pairs))
     found: list[str] = []

@@ -43,7 +43,7 @@ def removal(members: Members, id: int, **changed: Any) -> RemoveRaftVoterRequest
 def change(
     members: Members, leader: int, request: AddRaftVoterRequest | RemoveRaftVoterRequest, token: object = None
 ) -> int | None:
-    """The error of a change when all messages are delivered; None where it is still waited for."""
+    """The error code of a change after all messages are delivered; None while the change is pending."""
     token = token or object()
     members.ask(leader, request, token)
     members.deliver()
@@ -91,8 +91,8 @@ def test_observers_become_voters_one_after_the_other(one: Members) -> None:
     assert one.names(0) == one.names(1) == ["t1"]
 
 
-def test_what_is_known_of_the_voters_outlasts_a_change_of_them(three: Members, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a voter has fetched counts on; of one that has another disk nothing is known."""
+def test_the_progress_of_voters_is_kept_when_the_voters_change(three: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The progress of a voter is kept; that of a voter with another directory is unknown."""
     leader = three[0]
     role = leader.leading
     assert role is not None
@@ -234,7 +234,7 @@ def test_no_change_before_the_epoch_has_a_committed_record(three: Members) -> No
     assert [each.error_code for each in responses] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-def test_what_is_not_committed_is_taken_back(three: Members) -> None:
+def test_a_removal_that_is_not_committed_is_undone(three: Members) -> None:
     """A leader that is cut off appends a removal; the others elect another leader, whose log has none."""
     three.reaches = lambda sender, receiver: 0 not in (sender, receiver)
     assert change(three, 0, removal(three, 2)) is None
@@ -268,7 +268,7 @@ def test_a_leader_that_removes_itself_does_not_count_itself(three: Members) -> N
     assert not three[0].is_leader
 
 
-def test_a_leader_that_falls_as_it_removes_itself_brings_that_about_later() -> None:
+def test_a_leader_that_fails_during_its_own_removal_completes_it_later() -> None:
     """Of two voters it alone has the change: the other one has the shorter log, and needs its vote."""
     members = Members(2, 1, changing=True)
     members.start(0, 1, 2)

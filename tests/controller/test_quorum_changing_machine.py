@@ -25,11 +25,11 @@ SEEDS_FOR_MISTAKES = 200
 
 
 class Lost(Exception):
-    """What was committed is gone, or two nodes differ in it."""
+    """A committed record is lost, or two nodes disagree about one."""
 
 
 class Trial:
-    """Three voters of five nodes, and what a seed draws for them."""
+    """Five nodes, of which three are voters, under steps drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._chance = Random(seed)
@@ -102,8 +102,8 @@ class Trial:
         self._members.pass_time(self._chance.choice((500, 3000)), step=50)
 
     def _check(self) -> None:
-        """All nodes agree in what is committed, each leader of the newest epoch that is ready has all of it, and each node goes
-        by the voters of its log. Errors: Lost, Violation."""
+        """All nodes agree on the committed records, a ready leader of the newest epoch has all of them, and each node uses the
+        voters of its log. Errors: Lost, Violation."""
         for id, quorum in self._members.quorums.items():
             self._voters.follow(id, quorum)
             found = self._members.names(id)
@@ -169,7 +169,7 @@ def test_a_removed_leader_that_counts_itself_is_found(monkeypatch: pytest.Monkey
 
 
 def _found(error: type[Exception]) -> str:
-    """What the first seed that shows a mistake says of it; empty where none does."""
+    """The violated rule, or the message, of the first seed that fails; empty if none fails."""
     for seed in range(SEEDS_FOR_MISTAKES):
         try:
             Trial(seed).run()

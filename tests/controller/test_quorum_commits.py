@@ -1,4 +1,4 @@
-"""What commits a record of the metadata log, and what does not (Raft's figure 8)."""
+"""When a record of the metadata log is committed, and when it is not (Raft's figure 8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def figure_8() -> tuple[Members, int]:
     """Raft's figure 8: a record of epoch 1 reaches a majority only while its leader leads epoch 3.
 
     Member 0 leads epoch 1 and is alone with its first record; member 1 leads epoch 2 and is alone with that; member 0
-    leads epoch 3 and gets the record of epoch 1, and nothing more, to member 2. Gives its high watermark then.
+    leads epoch 3 and gets the record of epoch 1, and nothing more, to member 2. Return the members, and that leader's high watermark.
     """
     members = Members(fetch_max_bytes=1)
     members.start(0, 1, 2)

@@ -1,4 +1,4 @@
-"""Fetches of the quorum: records that are waited for, refusals, and logs that diverge."""
+"""Fetches of the quorum: waiting for records, refusals, and diverging logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member keeps of a leader: who it is, and where it is reached."""
+"""A member's knowledge of the leader: its id and its endpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reference.protocol.primitives import NO_UUID, LeaderEpoch, NodeId
 from tests.controller.quorum_members import CLUSTER, Members
 
 STRANGER = 3
-"""No voter in the log of node 0."""
+"""A node that is no voter in the log of node 0."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""kraft.version is raised from 0 to 1: the voters of the configuration come to be in the log (KIP-853)."""
+"""kraft.version is raised from 0 to 1: the configured voters are written to the log (KIP-853)."""
 
 from __future__ import annotations
 
@@ -100,9 +100,12 @@ def test_what_was_reported_to_a_former_leader_is_not_known(three: Members) -> No
     three[0].resign(three.now)
     three.pass_time(200)
     leader = next(id for id in (1, 2) if three[id].is_leader)
-    with pytest.raises(KafkaError):
+    with pytest.raises(KafkaError, match="because not all of the voters support it"):
         three[leader].raise_kraft_version(1, three.now)
     three.pass_time(REPORTED_WITHIN_MS)
+    three[leader].raise_kraft_version(1, three.now)
+    three.pass_time(500)
+    assert [three[id].kraft_version for id in range(4)] == [1] * 4
 
 
 def test_voters_report_once_to_a_leader(three: Members, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +128,7 @@ def test_beside_releases_without_it_no_voter_reports() -> None:
 
 
 def test_it_is_committed_by_fetches_that_name_directories(three: Members) -> None:
-    """What was known of the voters' progress was known of ids alone."""
+    """Before it the leader counted the progress of voters by their ids alone."""
     before = three[0].high_watermark
     three[0].raise_kraft_version(1, three.now)
     assert three[0].high_watermark == before

@@ -1,4 +1,4 @@
-"""The quorum's rules that take lists, searched; those over plain numbers are confirmed (`tests/spec/test_pure_rules.py`)."""
+"""Property tests of the quorum's rules over lists; `tests/spec/test_pure_rules.py` confirms those over plain numbers."""
 
 from hypothesis import given
 from hypothesis import strategies as st

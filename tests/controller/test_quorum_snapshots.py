@@ -66,7 +66,7 @@ def test_a_snapshot_is_durable_or_not_there() -> None:
     assert len(list(snapshots(disk).records(ID))) == 5
 
 
-def test_snapshots_from_before_the_logs_start_go() -> None:
+def test_snapshots_from_before_the_logs_start_are_removed() -> None:
     disk, _ = written()
     assert snapshots(disk, log_start=50).ids == [ID]
     assert snapshots(disk, log_start=51).ids == []
@@ -123,7 +123,7 @@ def write_snapshot(members: Members, id: int = 0) -> SnapshotId | None:
 
 
 def image(members: Members, id: int = 0) -> list[str]:
-    """The names that a node would know after its start."""
+    """The topics' names that a node would know after a start."""
     quorum = members[id]
     latest = quorum.latest_snapshot
     committed = quorum.committed(latest.end_offset if latest else FIRST_OFFSET)
@@ -160,7 +160,7 @@ def test_no_snapshot_of_what_is_not_committed_or_torn() -> None:
     assert quorum.write_snapshot(Offset(1), [], members.now) == snapshot(1, 1)
 
 
-def test_the_log_below_old_snapshots_goes_when_there_is_too_much() -> None:
+def test_old_snapshots_and_the_log_below_them_are_removed_by_size() -> None:
     members = alone(retention_bytes=1500)
     for number in range(1, 40):
         append(members, number)
@@ -178,8 +178,8 @@ def test_the_log_below_old_snapshots_goes_when_there_is_too_much() -> None:
     assert image(members) == expected
 
 
-def test_what_just_fits_stays() -> None:
-    """metadata.max.retention.bytes is what the log and its snapshots may have, all of it."""
+def test_snapshots_that_just_fit_are_kept() -> None:
+    """metadata.max.retention.bytes is the limit of the log and its snapshots together."""
     members = alone(retention_bytes=-1)
     for number in range(1, 21):
         append(members, number)
@@ -195,7 +195,7 @@ def test_what_just_fits_stays() -> None:
     assert [*log.snapshots.ids] == kept[1:]
 
 
-def test_old_snapshots_go_by_their_age_and_the_newest_stays() -> None:
+def test_old_snapshots_are_removed_by_their_age_and_the_newest_is_kept() -> None:
     members = alone(retention_ms=1000, retention_bytes=-1)
     append(members, 1)
     write_snapshot(members)
@@ -280,7 +280,7 @@ def test_a_member_far_behind_gets_a_snapshot_in_pieces() -> None:
 
 
 def exchange(members: Members, id: int, *, pieces: int, lost: bool = False) -> list[int]:
-    """Carry a member's questions by hand until it has asked for some pieces of a snapshot; gives their positions.
+    """Deliver a member's requests until it has requested `pieces` pieces of a snapshot; return their positions.
 
     With `lost` every other request for a piece is lost.
     """

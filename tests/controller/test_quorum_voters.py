@@ -15,7 +15,7 @@ def voters(*ids: int, directory: int = 0) -> VoterSet:
     return VoterSet(Voter(NodeId(id), UUID(int=directory + id)) for id in ids)
 
 
-def test_a_set_is_what_its_record_says() -> None:
+def test_a_voter_set_is_read_back_from_its_record() -> None:
     found = VoterSet.of_record(voters(1, 2, 3).record())
     assert [*found] == [*voters(1, 2, 3)]
     assert found.majority == 2
@@ -64,7 +64,7 @@ def test_the_latest_voters_count_and_a_truncation_takes_them_back() -> None:
     assert (found.voters.ids, found.level) == ((7,), 0)
 
 
-def test_what_was_in_force_at_an_offset_is_known() -> None:
+def test_the_voters_in_force_at_an_offset_are_known() -> None:
     found = history()
     expected = {-1: (1,), 4: (1,), 5: (1, 2), 8: (1, 2), 9: (2,), 99: (2,)}
     assert {offset: found.at(Offset(offset)).voters.ids for offset in expected} == expected

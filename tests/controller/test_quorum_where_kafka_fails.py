@@ -154,7 +154,7 @@ def dropped_by_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_simulation_finds_what_kafka_does(
     run: Any, plant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A member with Kafka's mistake does not go by the voters of its log; ours does."""
+    """A member with Kafka's mistake does not use the voters of its log; ours does."""
     sound = Scripted(str(tmp_path / "sound"))
     run(sound)
     VoterAgreement().follow(0, sound.pair.quorum)

@@ -1,4 +1,4 @@
-"""Ids of topics can be given to Kafka's tools."""
+"""No topic id begins with a dash, so that Kafka's tools accept each as an argument."""
 
 import base64
 from random import Random
@@ -10,7 +10,7 @@ from reference.controller.topics import new_topic_id
 
 
 @pytest.mark.parametrize("drawn", [62 << 122, (63 << 122) - 1, 62 << 122 | 7])
-def test_none_begins_as_an_option_does(drawn: int) -> None:
+def test_no_id_begins_with_a_dash(drawn: int) -> None:
     """As in Kafka: `--topic-id -GHBW...` names no topic."""
     id = new_topic_id(Mock(getrandbits=lambda bits: drawn))
     assert not base64.urlsafe_b64encode(id.bytes).startswith(b"-")

@@ -1,4 +1,4 @@
-"""A shard's consumer groups without a node: records are replayed as they are written, and members talk to it."""
+"""A shard's consumer groups without a node: records are replayed as they are written, and clients send heartbeats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TopicPartition = tuple[str, int]
 
 
 class Room:
-    """The shard, its clock, and everything that was written."""
+    """The shard, its clock, and its log."""
 
     def __init__(self, settings: ConsumerGroupSettings | None = None, **topics: int) -> None:
         self.settings = settings or ConsumerGroupSettings(assignment_interval_ms=0)
@@ -58,14 +58,14 @@ class Room:
             self.shard.replay(key, value, now, None)
 
     def fail_over(self) -> None:
-        """Another coordinator takes over with what is in the log."""
+        """Let another coordinator load the log and take over."""
         self._begin()
         for key, value in self.log:
             self.shard.replay(key, value, self.now, None)
         self.shard.loaded(self.now)
 
     def compact(self) -> None:
-        """Only the newest record of each key is kept, at its place, and no tombstone."""
+        """Keep only the newest record of each key, at its place, and no tombstone."""
         newest = {key: at for at, (key, _) in enumerate(self.log)}
         self.log = [(key, value) for at, (key, value) in enumerate(self.log) if newest[key] == at and value is not None]
 
@@ -74,7 +74,7 @@ class Room:
         advance(self, self.now + ms)
 
     def beat(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
-        """One heartbeat, over the wire's bytes; errors as the response has them."""
+        """Handle one heartbeat, encoded and decoded; return errors in the response."""
         request = decode(ConsumerGroupHeartbeatRequest, version, encode(request, version))
         try:
             check_request(request, version, self.settings.assignors)
@@ -92,7 +92,7 @@ class Room:
 
 @dataclass
 class Client:
-    """A member as a well-behaved client: it does at once what it receives."""
+    """A member as a well-behaved client: it follows each assignment at once."""
 
     room: Room
     id: str
@@ -119,8 +119,10 @@ class Client:
         )
 
     def beat(self, owned: bool = True, lost: bool = False) -> ConsumerGroupHeartbeatResponse:
-        """A heartbeat; with `owned` it says what the member owns. After one whose answer was `lost` it says everything, and so
-        does one that was not let in: it joins."""
+        """Send a heartbeat, or join without an epoch; with `owned` it lists the owned partitions.
+
+        A `lost` response changes nothing at the client, and its next heartbeat has all fields.
+        """
         if self.epoch == 0:
             return self.join()
         before = self.epoch, self.owned
@@ -167,7 +169,7 @@ class Client:
 
 
 def settle(room: Room, clients: Iterable[Client], rounds: int = 6) -> None:
-    """Heartbeats until each member owns what it shall."""
+    """Send heartbeats until each member owns its target."""
     for _ in range(rounds):
         room.pass_time(1_000)
         for client in clients:

@@ -16,11 +16,11 @@ JOINS = 0
 
 @dataclass
 class Classic:
-    """A client of the classic protocol, and where it is."""
+    """A client of the classic protocol and its state."""
 
     said: ClassicMember
     others: list[str] = field(default_factory=list[str])
-    """As a leader it knows the members."""
+    """The group's members, as its leader knows them."""
     owned: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     is_waiting: bool = False
     is_to_sync: bool = False
@@ -28,7 +28,7 @@ class Classic:
 
 @dataclass
 class Consumer:
-    """A client of the new protocol, and where it is."""
+    """A client of the consumer protocol and its state."""
 
     group: str
     instance: str | None
@@ -38,7 +38,7 @@ class Consumer:
 
 
 def part_of(topics: Mapping[str, int], at: int, of: int) -> bytes:
-    """The assignment of one of `of` members, which is the `at`-th: its part of all partitions."""
+    """The assignment of the `at`-th of `of` members: its share of all partitions."""
     table = ConsumerProtocolAssignment.TopicPartition
     parts = [table(topic=name, partitions=[*range(at, count, of)]) for name, count in topics.items()]
     return b"\0\3" + encode(

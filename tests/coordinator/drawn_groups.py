@@ -46,11 +46,11 @@ PATTERNS = ("t.*", "u.", "[tu]1", "x")
 LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND)
 LONGEST_TIMEOUT_MS = 60_000
 STEPS = 60
-"""Of one run."""
+"""The number of steps of a run."""
 
 
 class DrawnGroups:
-    """Draws steps, most of them such as sound clients make."""
+    """Draws steps; most of them are those of well-behaved clients."""
 
     def __init__(self, kafka: Kafka, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -89,10 +89,10 @@ class DrawnGroups:
         self._tokens: dict[str, Classic | Consumer] = {}
         self._topics_of_instances: dict[tuple[str, str], list[str]] = {}
         self._downgraded: dict[str, int] = {}
-        """When consumer groups became classic ones."""
+        """Group id -> the time at which it became a classic group."""
         self._count = 0
         self._fails = 0.02
-        """How often a write that may fail does."""
+        """The probability that a write fails where it may."""
 
     def run(self, count: int) -> None:
         if self.chance.random() < 0.5:
@@ -127,10 +127,10 @@ class DrawnGroups:
         self._downgraded |= dict.fromkeys(before.intersection(self._of_type(ClassicGroup)), self.pair.now)
 
     def _may_fail(self, request: Message | None) -> bool:
-        """Whether both coordinators do the same where they cannot write.
+        """Whether both coordinators handle a failed write in the same way.
 
-        Kafka cancels the timers of a member that has not left; makes a group in memory; and does not try again to write what
-        patterns have matched.
+        Kafka cancels the timers of a member that has not left; creates a group in memory; and does not retry the record
+        of the topics that a pattern matched.
         """
         group = self.pair.ours.shard.groups.get(getattr(request, "group_id", ""))
         leaves = isinstance(request, LeaveGroupRequest) or getattr(request, "member_epoch", 0) < 0
@@ -364,7 +364,7 @@ class DrawnGroups:
         return (*found[:3], found[3] + chance.choice([-1, 1])) if self._confused() else found
 
     def _metadata(self, group: str) -> str | None:
-        """Kafka makes a group in memory for a commit of which it then takes nothing."""
+        """Kafka creates a group in memory for a commit that it then refuses."""
         choices = [None, "", "m", "m" * 11] if group in self.pair.ours.shard.groups else [None, "m"]
         return self.chance.choice(choices)
 
@@ -482,7 +482,7 @@ def _is_broken(member: Member) -> bool:
 
 
 def differences(kafka: Kafka, seeds: Iterable[int], steps: int) -> Iterable[str]:
-    """For each run in which the two differ its last steps, and how they differ after these."""
+    """The last steps and the difference of each run in which the two coordinators differ."""
     with patch.dict(target_assignment.ASSIGNORS, ASSIGNORS):
         for seed in seeds:
             drawn = DrawnGroups(kafka, seed)

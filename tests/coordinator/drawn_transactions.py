@@ -27,7 +27,7 @@ from tests.coordinator.paired_groups import Difference, Kafka
 from tests.coordinator.paired_transactions import IDS, SOURCE, PairedTransactions, Step, as_text
 
 STEPS = 80
-"""Of one run."""
+"""The number of steps of a run."""
 LEADERS = {("t", 0): 1, ("t", 1): 2, ("u", 0): 3, OFFSETS: 1}
 RETRIED = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -42,7 +42,7 @@ REMOVED = (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSI
 
 
 class DrawnTransactions:
-    """Draws steps, most of them such as sound clients make."""
+    """Draws steps; most of them are those of well-behaved clients."""
 
     def __init__(self, kafka: Kafka, seed: int) -> None:
         chance = self.chance = random.Random(seed)
@@ -124,7 +124,7 @@ class DrawnTransactions:
             self._load()
 
     def _has_refused_end(self) -> bool:
-        """Whether the last record of a transaction was refused: it would be held with the step, and refuse it in Kafka."""
+        """Whether the last record of a transaction was refused: Kafka would then refuse the step with which it is held."""
         return any(each.state in PREPARED and not each.partitions for each in self._known().values())
 
     def _known(self) -> dict[str, Transaction]:
@@ -156,7 +156,7 @@ class DrawnTransactions:
         self._make(step)
 
     def _repeat(self) -> None:
-        """The answer was lost, or the request comes twice."""
+        """Repeat a request, as after a lost response."""
         if self._last is not None and all(place in self.pair.leaders for place in self._last.get("partitions", ())):
             self._ask(self._last)
 
@@ -240,7 +240,7 @@ class DrawnTransactions:
             self._make({"op": "version"})
 
     def _load(self, kept: tuple[int, int] | None = None) -> None:
-        """Another coordinator takes over, with what was kept of the log."""
+        """Let another coordinator take over with the log."""
         ours, kafkas = self.pair.ours.log.records, self.pair.kafkas_log
         if kept is not None:
             ours, kafkas = ours[: kept[0]], kafkas[: kept[1]]
@@ -250,7 +250,7 @@ class DrawnTransactions:
 
 
 def differences(kafka: Kafka, seeds: Iterable[int], steps: int) -> Iterable[str]:
-    """For each run in which the two differ its last steps, and how they differ after these."""
+    """The last steps and the difference of each run in which the two coordinators differ."""
     for seed in seeds:
         drawn = DrawnTransactions(kafka, seed)
         try:

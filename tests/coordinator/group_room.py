@@ -1,4 +1,4 @@
-"""A shard of groups in a test's hands: what it is asked, what it says, what it writes, and a crash at any point."""
+"""A shard of groups under a test's control: requests, responses, written records, and a crash at any point."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tests.coordinator.topics import FakeTopics
 
 NOW_IN_THE_BEGINNING = TimestampMs(1_000_000)
 TOPICS = {"events": 4, "orders": 2}
-"""The topics that there are, and how many partitions each has."""
+"""Topic -> its number of partitions."""
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
 
 
 class JoinFields(TypedDict, total=False):
-    """What a JoinGroup says beside its member and protocols."""
+    """The fields of a JoinGroup beside its member and protocols."""
 
     group: str
     instance: str | None
@@ -45,7 +45,7 @@ class JoinFields(TypedDict, total=False):
 
 
 class OffsetOwner(TypedDict, total=False):
-    """Whose offset is committed, and of which partition; a consumer without a group's protocol unless a member is named."""
+    """The group, member and partition of a committed offset; by default a consumer that is no member."""
 
     group: str
     topic: str
@@ -56,7 +56,7 @@ class OffsetOwner(TypedDict, total=False):
 
 
 class Room:
-    """One shard, its log, and what each token was answered."""
+    """One shard, its log, and the response to each token."""
 
     def __init__(self, settings: GroupSettings = SETTINGS, **changes: int) -> None:
         self.settings = replace(settings, **changes)
@@ -66,7 +66,7 @@ class Room:
         self.answers: dict[Token, Message] = {}
         self.now = NOW_IN_THE_BEGINNING
         self.refusal: ErrorCode | None = None
-        """Why nothing can be written now."""
+        """The error of each write at present."""
         self.shard = self._new_shard()
         self.shard.loaded(self.now)
 
@@ -88,7 +88,7 @@ class Room:
         self.answers[token] = response
 
     def crash(self) -> None:
-        """Another node coordinates now: it has the log and nothing else."""
+        """Let another node coordinate, which has the log and nothing else."""
         self.shard.unload(self.now)
         self.shard = self._new_shard()
         for key, value, producer in self.log:
@@ -96,7 +96,7 @@ class Room:
         self.shard.loaded(self.now)
 
     def advance(self, ms: int) -> None:
-        """Let time pass, with everything that becomes due on the way."""
+        """Let time pass, and run the timers that become due."""
         advance(self, self.now + ms)
 
     # ---- what members ask
@@ -187,7 +187,7 @@ class Room:
         version: int = 9,
         **owner: Unpack[OffsetOwner],
     ) -> int:
-        """One partition's commit; gives its error, or the one that refuses it as a whole."""
+        """Commit one partition's offset; return its error, or that of the whole request."""
         topic = owner.get("topic", "events")
         named = Topic(topic, self.topics.id_of(topic) or UUID(int=99), 1)
         request = commit_request(

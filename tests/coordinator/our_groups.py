@@ -1,4 +1,4 @@
-"""A shard of ours that is asked over Kafka's messages, as the node's handlers ask it."""
+"""A shard of ours that is called with Kafka's messages, as the node's handlers call it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ CLIENT = Client("client", "/127.0.0.1")
 BROKERS = {0: "a", 1: "b", 2: ""}
 """Broker ids and their racks."""
 DESCRIBED_WITH = 6
-"""The version of DescribeGroups that is asked."""
+"""The version of the DescribeGroups requests."""
 CHECK_INTERVAL_MS = 50_021
 """offsets.retention.check.interval.ms: no sum of other times, so that no check comes together with the end of another timer."""
 
@@ -80,14 +80,14 @@ RESPONSES: dict[type[Message], type[Message]] = {
     ListGroupsRequest: ListGroupsResponse,
 }
 BASE64_LENGTH, UUID_LENGTH = 22, 36
-"""How long the ids of consumer groups' members are, and the random part of those of classic groups."""
+"""The length of member ids of consumer groups, and of the random part of member ids of classic groups."""
 
 Row = tuple[str, str, int, bool]
 """A record of the log: key, value, producer id, and whether it is the marker that ends a transaction."""
 
 
 def spread(group: GroupSpec, *, reverse: bool = False) -> dict[str, frozenset[tuple[UUID, int]]]:
-    """As Groups.Spread."""
+    """Assign as Groups.Spread in Groups.java."""
     given: dict[str, set[tuple[UUID, int]]] = {id: set() for id in group.members}
     for topic, ids in group.subscribers().items():
         ids = sorted(ids, reverse=reverse)
@@ -151,14 +151,14 @@ class GivenIds(random.Random):
 
 
 class OurGroups:
-    """The shard, its clock, and what it has answered and written in the last step."""
+    """The shard, its clock, and the responses and records of the last step."""
 
     def __init__(self, topics: RackedTopics, settings: ConsumerGroupSettings) -> None:
         self.topics = topics
         self.settings = settings
         self.now = NOW
         self.refusal: ErrorCode | None = None
-        """Why nothing can be written now."""
+        """The error of each write at present."""
         self.ids = GivenIds()
         self.answers: dict[str, Message] = {}
         self.written: list[Row] = []
@@ -186,7 +186,7 @@ class OurGroups:
         self.answers[str(token)] = response
 
     def load(self, log: Sequence[Row], loading: Callable[[], None]) -> None:
-        """Another coordinator takes over with that log; `loading` is called before its timers begin."""
+        """Let another coordinator load the log and take over; `loading` is called before its timers begin."""
         self.shard.unload(self.now)
         self._begin()
         for key, value, producer, is_marker in log:
@@ -202,7 +202,7 @@ class OurGroups:
     # ---- requests
 
     def handle(self, request: Message, version: int, token: str) -> None:
-        """As the node's handlers do."""
+        """Handle a request as the node's handlers do."""
         answer = self._answer(request, version, token)
         if answer is not None:
             self.answers[token] = answer

@@ -1,4 +1,4 @@
-"""The transactions of a node of ours, over Kafka's messages: its log, its peers and its clients are the test's."""
+"""The transactions of a node of ours, called with Kafka's messages; the test is its log, peers and clients."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LogPartition:
         self.committed = 0
         self.leader_epoch = 1
         self.is_held = False
-        """Whether what is appended now is not committed."""
+        """Whether appended records stay uncommitted at present."""
         self.refusal: ErrorCode | None = None
 
     @property
@@ -171,7 +171,7 @@ class OurTransactions:
         return sorted(found)
 
     def load(self, records: Iterable[KeyValue]) -> None:
-        """Lose the partition and lead it again, with these records."""
+        """Resign from the partition and lead it again with these records."""
         self.log.leader_epoch += 2
         self.purgatories.produces.wake(self.log.key, self.now)  # the requests that waited learn that it was lost
         self.log.records = [*records]

@@ -2,14 +2,14 @@
 
 Kafka makes each step first: the member ids that it draws are given to ours, so that everything else can be compared as it is.
 After each step the answers, what the records change, and what is listed, described and fetched are compared. Either loads its
-own log again or the other's. Where they may differ, `drawn_groups` says what it does not draw, and here this is passed over:
+own log again or the other's. `drawn_groups` names the steps that it does not draw because the two differ. Not compared here are:
 
 - targets of the uniform assignor, which follow the order of a hash table: groups have the range assignor, or one of two that
   both sides have for this comparison;
-- texts of errors, and what an answer has beside its error;
-- records that the same write takes back: ours writes what comes of a change of type, Kafka each step to it;
-- the answer to a JoinGroup or SyncGroup that its member has repeated, and to the SyncGroup of a member that is removed: Kafka
-  never gives one;
+- error messages, and the other fields of a response with an error;
+- records that the same write undoes: ours writes the result of a change of type, Kafka each step to it;
+- the response to a JoinGroup or SyncGroup that its member has repeated, and to the SyncGroup of a removed member: Kafka never
+  sends one;
 - entries that Kafka's snapshots have twice after a write that failed.
 """
 
@@ -74,7 +74,7 @@ REFUSALS = {
 }
 """Error of an append -> the error to which `node.coordination` maps it."""
 IN_ORDER = ("protocols", "supported_protocols")
-"""Lists whose order means something."""
+"""Lists whose order is significant."""
 UNCOMPARED = ("error_message",)
 
 
@@ -110,7 +110,7 @@ class Kafka:
 
 
 def plain(value: Any, name: str = "") -> Any:
-    """A message as values that can be compared: sets are in one order, and bytes copied."""
+    """A message as comparable values: sets are sorted, and bytes copied."""
     if isinstance(value, Message):
         if isinstance(value, JoinGroupResponse):
             value.protocol_name = value.protocol_name or ""  # as versions before 7 have it
@@ -143,14 +143,14 @@ def plain_record(row: Row) -> Any:
 
 @dataclass
 class Step:
-    """What is asked of both coordinators; `request` for a step that is one."""
+    """One step for both coordinators; `request` if it is a request."""
 
     op: str
     request: Message | None = None
     version: int = 0
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     ours: Any = None
-    """Our argument in place of `arguments`: the log, or the topic that has changed and whether it is new or deleted."""
+    """Our argument in place of `arguments`: the log, or the changed topic and whether it is new or deleted."""
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.arguments.items() if name not in ("log", "brokers")}
@@ -158,7 +158,7 @@ class Step:
 
 
 class PairedGroups:
-    """A shard of ours beside Kafka's; `now` is when the next step is made."""
+    """A shard of ours beside Kafka's; `now` is the time of the next step."""
 
     def __init__(self, kafka: Kafka, seed: int, settings: ConsumerGroupSettings, **topics: int) -> None:
         self.kafka = kafka
@@ -175,7 +175,7 @@ class PairedGroups:
         kafka.make({"op": "begin", "seed": seed, "now": NOW, "config": config, **self.topics.described()})
 
     def make(self, step: Step, token: str = "") -> dict[str, Message]:
-        """Make a step; gives what was answered. Errors: Difference."""
+        """Make a step on both sides; return the responses. Errors: Difference."""
         ours = self.ours
         ours.answers, ours.written = {}, []
         probes = {f"probe{number}": probe for number, probe in enumerate(_probes())}
@@ -237,7 +237,7 @@ class PairedGroups:
                 ours.shard.topics_deleted({gone: changed}, self.now)
 
     def _take_order(self, answered: Mapping[str, Message]) -> None:
-        """Our members come in the order of Kafka's hash tables, which chooses a leader's successor."""
+        """Put our members into the order of Kafka's hash tables, which decides a leader's successor."""
         for described in (answered["probe1"], answered["probe2"]):
             assert isinstance(described, DescribeGroupsResponse | ConsumerGroupDescribeResponse)
             for each in described.groups:
@@ -247,7 +247,7 @@ class PairedGroups:
 
 
 def _probes() -> list[Message]:
-    """What is asked after each step; the second and the third describe the members."""
+    """The requests after each step; the second and the third describe the members."""
     fetched = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=None) for group in GROUPS]
     return [
         ListGroupsRequest(),
@@ -300,7 +300,7 @@ def _ids(answers: Iterable[Message]) -> Iterable[str]:
 
 
 def _keep_one_of_each(answer: Message) -> None:
-    """After a write that failed, Kafka's snapshots have some of their entries twice."""
+    """Drop the second of equal entries: after a failed write Kafka's snapshots have some twice."""
     match answer:
         case ListGroupsResponse():
             answer.groups = [*{each.group_id: each for each in answer.groups}.values()]
@@ -317,7 +317,7 @@ def _keep_one_of_each(answer: Message) -> None:
 
 
 def _is_abandoned(answer: Message) -> bool:
-    """A request that the same member has repeated, or the SyncGroup of a removed one, is answered by ours; Kafka forgets it."""
+    """Whether Kafka never answers the request: its member has repeated it, or it is the SyncGroup of a removed member."""
     if isinstance(answer, SyncGroupResponse) and answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
         return True
     is_waiting_kind = isinstance(answer, JoinGroupResponse | SyncGroupResponse)
@@ -325,7 +325,7 @@ def _is_abandoned(answer: Message) -> bool:
 
 
 def _differences(where: str, ours: Any, kafkas: Any) -> Iterable[str]:
-    """Where two values differ."""
+    """The paths at which two values differ."""
     if ours == kafkas:
         return
     if isinstance(ours, dict) and isinstance(kafkas, dict):

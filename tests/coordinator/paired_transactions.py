@@ -1,7 +1,7 @@
 """The same steps for the transactions of a node of ours and for Apache Kafka's coordinator of them (`java/Transactions.java`).
 
 After each step the answers, the records, the markers that a broker answers, and what is described and listed are compared.
-Either loads its own log again or the other's. What is passed over or not drawn, and why:
+Either loads its own log again or the other's. Not compared, or not drawn, are:
 
 - The last update of a completed transaction: Kafka's is from when its markers were sent, ours from when all were written.
 - While a record is not committed, Kafka refuses every step of its transactional id (CONCURRENT_TRANSACTIONS). Ours decides by
@@ -56,7 +56,7 @@ class PairedTransactions:
         self.version = 2
         self.leaders: dict[tuple[str, int], int] = {}
         self._held: Step = {}
-        """The step whose records are not committed yet: its answer comes with the next one."""
+        """The step whose records are not committed yet: its response comes with the next step."""
         settings = {"expiration": EXPIRATION_MS, "longest": LONGEST_MS, "two_phase": allows_two_phase_commit}
         self._ask({"op": "begin", **settings})
 
@@ -66,7 +66,7 @@ class PairedTransactions:
         return self.kafka.make(common | {"refusal": "", "is_held": False, "has_ids": True} | step)
 
     def make(self, step: Step, log: Sequence[KeyValue] = ()) -> list[dict[str, Any]]:
-        """Make a step, and give the answers; ours loads `log`. Errors: Difference."""
+        """Make a step on both sides, and return the responses; ours loads `log`. Errors: Difference."""
         ours = self.ours
         before = len(log) if step["op"] == "load" else len(ours.log.records)
         theirs = self._ask(step)

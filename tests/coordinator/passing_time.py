@@ -16,7 +16,7 @@ class Timed(Protocol):
 
 
 def advance(room: Timed, end: TimestampMs) -> None:
-    """Let time pass until `end`, with all that becomes due on the way."""
+    """Let time pass until `end`, and run the timers that become due."""
     for _ in range(10_000):
         due = room.shard.next_deadline()
         if due is None or due > end:

@@ -1,7 +1,7 @@
-"""A classic group, seen in the responses that its members receive.
+"""A classic group, tested through the responses to its members.
 
-Here is what the drawn steps beside Kafka do not reach (`test_groups_beside_kafka`): settings, sizes, records of older brokers,
-and writes that fail where Kafka does otherwise. What members, static or not, are answered otherwise is compared there.
+Tested are cases that the drawn steps beside Kafka do not reach (`test_groups_beside_kafka`): settings, sizes, records of older
+brokers, and failed writes that Kafka handles otherwise. All other responses to members are compared there.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_the_diagram_has_every_move() -> None:
         ("g", 1_800_001, ErrorCode.INVALID_SESSION_TIMEOUT),
     ],
 )
-def test_what_no_group_accepts(group: str, session_timeout_ms: int, code: ErrorCode) -> None:
+def test_joins_that_every_group_refuses(group: str, session_timeout_ms: int, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
         check_join(JoinGroupRequest(group_id=group, session_timeout_ms=session_timeout_ms), SETTINGS)
     assert refused.value.code is code
@@ -108,7 +108,7 @@ def test_a_static_member_that_returns_with_other_topics_changes_the_known_subscr
 
 
 def test_any_text_is_a_group_id_and_any_bytes_are_metadata() -> None:
-    """Connect and Streams have protocol types and metadata of their own: they pass through unharmed."""
+    """Connect and Streams have their own protocol types and metadata; the broker passes them on unchanged."""
     room = Room()
     strange = "gruppe\x00 ∑ 日本 " + "x" * 300
     room.join("a1", group=strange, protocol_type="connect", protocols=("sessioned",), metadata=bytes(range(256)))
@@ -155,7 +155,7 @@ def test_a_new_member_does_not_wait_for_ever() -> None:
     assert getattr(room.answers["b1"], "error_code", None) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_that_the_group_is_empty_is_written_later_where_it_cannot_be_now() -> None:
+def test_the_record_of_an_empty_group_is_retried_after_a_failed_write() -> None:
     room = Room()
     room.join("a1")
     leader = room.joined("a1").member_id
@@ -193,7 +193,7 @@ def test_a_group_of_an_older_kafka_is_read() -> None:
 
 
 def test_a_leader_that_the_record_does_not_name_is_another_member() -> None:
-    """A record that is not what a coordinator writes must not make the group useless."""
+    """A record that no coordinator writes must not make the group unusable."""
     room = Room()
     member = GroupMetadataValue.MemberMetadata(
         member_id="m", session_timeout=10_000, subscription=b"s", assignment=b"A"
@@ -238,7 +238,7 @@ def test_refused_syncs(how: dict[str, Any], code: ErrorCode) -> None:
         ("", (None, None), 4, ErrorCode.INVALID_GROUP_ID),
     ],
 )
-def test_syncs_that_no_group_accepts(
+def test_syncs_that_every_group_refuses(
     group: str, protocol: tuple[str | None, str | None], version: int, code: ErrorCode
 ) -> None:
     request = SyncGroupRequest(group_id=group, protocol_type=protocol[0], protocol_name=protocol[1])
@@ -247,6 +247,6 @@ def test_syncs_that_no_group_accepts(
     assert refused.value.code is code
 
 
-def test_from_version_5_on_a_sync_says_its_protocol() -> None:
+def test_a_sync_names_its_protocol_from_version_5_on() -> None:
     check_sync(SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range"), 5)
     check_sync(SyncGroupRequest(group_id="g"), 4)

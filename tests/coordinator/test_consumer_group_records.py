@@ -1,4 +1,4 @@
-"""The records of consumer groups: Kafka's own decoder reads them, and nothing that is no record gets in. (KIP-848)"""
+"""The records of consumer groups: Kafka's own decoder reads them, and ours refuses malformed ones. (KIP-848)"""
 
 import json
 import re
@@ -17,7 +17,7 @@ from tests.storage.dump import complaints, dump
 
 
 def an_incarnation() -> Room:
-    """A group in which everything is written that can be: patterns, static members, revocations, and an end."""
+    """A group whose log has every kind of record: patterns, static members, revocations, and leaves."""
     room = Room(foo=2, bar=1)
     members = [Client(room, "a", topics=["foo"], instance="i", assignor="range"), Client(room, "b", topics=["foo"])]
     for member in members:
@@ -64,7 +64,7 @@ def test_kafka_reads_every_record(tmp_path: Path) -> None:
     assert [(topic["partitions"], topic["assignmentEpochs"]) for topic in current["assignedPartitions"]] == [([0], [0])]
 
 
-def test_what_is_no_record() -> None:
+def test_malformed_records_are_refused() -> None:
     key, value = target_metadata_record("g", 3, TimestampMs(5))
     assert value is not None
     assert decode_record(b"\x00\x02" + key[2:], value) is None, "a classic group's"

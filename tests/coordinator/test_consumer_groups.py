@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848): what the specification's steps do, and what the drawn steps beside Kafka do not reach.
+"""Consumer groups (KIP-848): the steps of the specification, and cases that the drawn steps beside Kafka do not reach.
 
 The ids are the catalogue's. (CGH-*) `test_groups_beside_kafka` compares all else, as epochs that fence, static members and
 groups of both protocols.
@@ -84,7 +84,7 @@ def test_an_assignor_that_only_the_log_knows_is_the_default_one() -> None:
     assert client.names() | other.names() == {("foo", 0), ("foo", 1)}
 
 
-def test_what_an_earlier_coordinator_wrote_of_partitions_is_removed() -> None:
+def test_a_partition_metadata_record_of_an_earlier_release_is_removed() -> None:
     """Before 4.1 a group had a record of its topics' partitions; the next epoch of the group ends it, once."""
     room = Room(foo=1)
     client = Client(room, "a", topics=["foo"])
@@ -103,7 +103,7 @@ def test_a_no_break_space_is_a_name() -> None:
 
 
 @pytest.mark.step("groups", "JoinGroup", "UpdateTarget")
-def test_the_first_heartbeat_gives_everything() -> None:
+def test_the_first_heartbeat_assigns_all_partitions() -> None:
     """CGH-05."""
     room = Room(foo=2)
     client = Client(room, "a", topics=["foo"])
@@ -124,10 +124,10 @@ def test_a_second_member_waits_until_the_first_has_given_up() -> None:
     assert second.names() == set()
     assert room.group().state_name == "Reconciling"
     reported = first.beat()
-    assert reported.member_epoch < second.epoch, "who is to give up stays in its epoch"
+    assert reported.member_epoch < second.epoch, "a member that is to revoke stays in its epoch"
     assert len(first.owned) == 2
     second.beat()
-    assert second.names() == set(), "not before the first says that it owns them no more"
+    assert second.names() == set(), "not before the first member reports that it has revoked them"
     assert first.beat().member_epoch == second.epoch
     second.beat()
     assert first.names() | second.names() == {("foo", partition) for partition in range(4)}
@@ -135,7 +135,7 @@ def test_a_second_member_waits_until_the_first_has_given_up() -> None:
 
 
 @pytest.mark.step("groups", "Heartbeat")
-def test_who_does_not_say_what_it_owns_has_given_nothing_up() -> None:
+def test_a_heartbeat_without_owned_partitions_revokes_none() -> None:
     """CGH-09."""
     room = Room(foo=2)
     first, second = Client(room, "a", topics=["foo"]), Client(room, "b", topics=["foo"])
@@ -238,7 +238,7 @@ def test_fetches_of_offsets_name_the_epoch_or_no_member() -> None:
         assert refused.value.code == code
 
 
-def test_what_time_brings_is_tried_again_when_it_cannot_be_written() -> None:
+def test_the_fencing_of_a_silent_member_is_retried_after_a_failed_write() -> None:
     room = Room(foo=1)
     Client(room, "a", topics=["foo"]).join()
 

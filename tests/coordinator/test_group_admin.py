@@ -1,4 +1,4 @@
-"""What administrators learn about a shard's groups."""
+"""Responses to administrators about a shard's groups."""
 
 from __future__ import annotations
 

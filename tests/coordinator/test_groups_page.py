@@ -1,4 +1,4 @@
-"""The page on groups shows the table of states, as it is."""
+"""The page on groups shows the present table of states."""
 
 from __future__ import annotations
 

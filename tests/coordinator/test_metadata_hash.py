@@ -1,6 +1,6 @@
 """The hash of a group's topics is Kafka's: XXH3 of the same bytes. (KIP-1101)
 
-The numbers are hash4j's, by which Kafka makes them.
+The numbers are those of hash4j, the library of Kafka.
 """
 
 from collections.abc import Sequence
@@ -51,11 +51,11 @@ HASHES = {
     2049: 0x55AED42C9F1554B6,
     5000: 0x799AADDD7339581D,
 }
-"""By the number of bytes, the byte at a place being 7 * place + 3."""
+"""Number of bytes -> hash; the byte at place n is 7 * n + 3."""
 
 
 @pytest.mark.parametrize(("size", "expected"), HASHES.items())
-def test_every_length_has_its_own_way(size: int, expected: int) -> None:
+def test_each_class_of_lengths_hashes_as_hash4j(size: int, expected: int) -> None:
     assert xxh3_64(bytes((7 * at + 3) & 255 for at in range(size))) == expected
 
 
@@ -71,7 +71,7 @@ class Racked(FakeTopics):
         return [["r1"], []]
 
 
-def test_a_topic() -> None:
+def test_the_hash_of_a_topic_with_racks() -> None:
     assert topic_hash(Racked(), "foo-é") == -4175093325365788450 % (1 << 64)
 
 

@@ -1,6 +1,6 @@
-"""Committed offsets: what the drawn steps beside Kafka do not reach (`test_groups_beside_kafka`).
+"""Committed offsets: cases that the drawn steps beside Kafka do not reach (`test_groups_beside_kafka`).
 
-Who may commit, what transactions and deletions do to an offset, and when it expires, are compared there.
+Permission to commit, transactions, deletions and expiry are compared there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ P = (ProducerId(7), ProducerEpoch(0))
 
 
 def delete(room: Room, topic: str = "events", partition: int = 0, group: str = "g") -> int:
-    """One partition's OffsetDelete; gives its error, or the one that refuses it as a whole."""
+    """Delete one partition's offset; return its error, or that of the whole request."""
     place = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=partition)
     topics = [OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic, partitions=[place])]
     try:
@@ -59,7 +59,7 @@ def delete(room: Room, topic: str = "events", partition: int = 0, group: str = "
         ({"group": ""}, ErrorCode.NONE),
     ],
 )
-def test_commits_of_nobodys_group(how: dict[str, Any], code: ErrorCode) -> None:
+def test_commits_to_a_group_without_members(how: dict[str, Any], code: ErrorCode) -> None:
     room = Room()
     assert room.commit(1, **how) == code
     stored = room.committed(group=str(how.get("group", "g")))
@@ -74,7 +74,7 @@ def test_metadata_are_measured_as_java_measures_them(text: str) -> None:
 # ---- transactions
 
 
-def test_transactional_commits_of_what_is_not_there() -> None:
+def test_transactional_commits_that_are_refused() -> None:
     room = Room()
     assert room.commit_in_transaction(1, P, topic="unknown") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert room.commit_in_transaction(1, P, generation=1) == ErrorCode.ILLEGAL_GENERATION
@@ -94,13 +94,14 @@ def test_transactional_commits_of_what_is_not_there() -> None:
         ({"topic": "orders"}, ErrorCode.NONE),
     ],
 )
-def test_deleting_what_is_not_there(how: dict[str, Any], code: ErrorCode) -> None:
+def test_deletions_of_other_offsets_leave_the_stored_one(how: dict[str, Any], code: ErrorCode) -> None:
     room = Room()
     room.commit(1)
     assert delete(room, **how) == code
+    assert room.committed() == 1
 
 
-def test_what_members_that_are_no_consumers_use_is_unknown() -> None:
+def test_no_offset_of_a_group_with_other_members_than_consumers_is_deleted() -> None:
     room = Room()
     room.join("a1", protocol_type="connect")
     assert delete(room) == ErrorCode.NON_EMPTY_GROUP

@@ -1,6 +1,6 @@
-"""Clients' patterns: RE2's syntax, whole matches, and no pattern that runs away. (CGH-16, TXN-42)
+"""Clients' patterns: RE2's syntax, whole matches, and a bound on the steps of every pattern. (CGH-16, TXN-42)
 
-The table's answers are RE2/J's, which Kafka uses.
+The expectations are the results of RE2/J, which Kafka uses.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Sessions of a transactional id: whose repetition is answered again, and who is fenced (TXN-02, TXN-05, TXN-06, TXN-15)."""
+"""Sessions of a transactional id: their epochs, fencing, ends and timeouts (TXN-02, TXN-05, TXN-06, TXN-15)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def identity(producer_id: int, epoch: int) -> Identity:
 
 
 class Room:
-    """A coordinator whose decisions are written as they are made."""
+    """A coordinator whose decisions are written and replayed at once."""
 
     def __init__(self) -> None:
         self.log: list[tuple[bytes, bytes | None]] = []
@@ -28,7 +28,7 @@ class Room:
         self.move()
 
     def move(self) -> None:
-        """Another coordinator takes over."""
+        """Let another coordinator take over with the log."""
         self.coordinator = TransactionCoordinator(0, LeaderEpoch(1), SETTINGS, lambda: 2, lambda now: next(self.ids))
         for key, value in self.log:
             self.coordinator.replay(key, value, NOW, None)
@@ -51,7 +51,7 @@ class Room:
 
 
 @pytest.mark.step("transactions", "NewSession")
-def test_each_session_has_an_epoch_more() -> None:
+def test_each_session_has_the_next_epoch() -> None:
     room = Room()
     assert [room.begin(), room.begin(), room.begin()] == [(10, 0), (10, 1), (10, 2)]
 
@@ -66,7 +66,7 @@ def test_a_producer_is_fenced_by_another_session() -> None:
 
 
 @pytest.mark.step("transactions", "AddPartitions", "WriteMarker", "CompleteTransaction")
-def test_what_is_open_is_aborted_first() -> None:
+def test_an_open_transaction_is_aborted_before_the_next_session() -> None:
     room = Room()
     first = room.begin()
     room.write(room.coordinator.add_partitions("x", first, [PARTITION], 2, NOW))

@@ -1,4 +1,4 @@
-"""The states of a transactional id: the table, and the steps that no other test of the coordinator looks at."""
+"""The states of a transactional id: the table of transitions, and the encoding of records."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def test_version_0_of_the_value_has_no_tags() -> None:
 
 
 @pytest.mark.parametrize("value", [b"", b"\0", b"\0\2" + bytes(60), b"\0\0" + bytes(10)])
-def test_values_that_are_none(value: bytes) -> None:
+def test_malformed_values_are_refused(value: bytes) -> None:
     with pytest.raises(CodecError):
         decode_value("t", value)
 
 
 @pytest.mark.parametrize("state", [9, State.DEAD, State.PREPARE_EPOCH_FENCE])
-def test_a_state_that_is_none_or_never_written(state: int) -> None:
+def test_a_state_that_is_unknown_or_never_written_is_refused(state: int) -> None:
     _, value = transaction_record(EMPTY, 0)
     assert value is not None
     at = 2 + 8 + 2 + 4  # version, producer id, epoch, timeout
@@ -88,7 +88,7 @@ def test_a_state_that_is_none_or_never_written(state: int) -> None:
 
 
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\1\0\1t", b"\0\0\0\5t"])
-def test_keys_that_are_none(key: bytes) -> None:
+def test_malformed_keys_are_refused(key: bytes) -> None:
     with pytest.raises(CodecError):
         decode_key(key)
 

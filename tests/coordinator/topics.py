@@ -1,4 +1,4 @@
-"""The topics of a cluster, as a coordinator without a node knows them."""
+"""The topics of a cluster, for a coordinator without a node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 
 class FakeTopics:
-    """Topics that a test makes and grows; a topic's id follows from how often its name was made."""
+    """Topics that a test creates and grows; a topic's id follows from the number of creations of its name."""
 
     def __init__(self, **counts: int) -> None:
         self.version = 0

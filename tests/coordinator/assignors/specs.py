@@ -1,4 +1,4 @@
-"""Random groups for the assignors, and what must hold of every assignment."""
+"""Random groups for the assignors, and the check of completeness for every assignment."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -14,7 +14,7 @@ NAMES = [f"member-{number}" for number in range(6)]
 
 @st.composite
 def groups(draw: st.DrawFn, same_topics: bool = False) -> GroupSpec:
-    """Members that subscribe to some topics and were assigned some partitions, no partition twice."""
+    """Members with random subscriptions and current assignments; no partition is assigned twice."""
     counts = {topic: draw(st.integers(0, 7)) for topic in TOPICS}
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))
     common = frozenset(draw(st.sets(st.sampled_from(TOPICS))))
@@ -40,7 +40,7 @@ def groups(draw: st.DrawFn, same_topics: bool = False) -> GroupSpec:
 
 
 def check_complete(spec: GroupSpec, targets: Mapping[str, Assignment]) -> None:
-    """Each member has a target, no member one that it does not subscribe to, and no partition is left out or given twice."""
+    """Each member has a target of subscribed topics alone, and each subscribed partition is in exactly one target."""
     assert targets.keys() == spec.members.keys()
     for id, target in targets.items():
         assert {topic for topic, _ in target} <= spec.members[id].subscribed
@@ -51,7 +51,7 @@ def check_complete(spec: GroupSpec, targets: Mapping[str, Assignment]) -> None:
 
 
 def after(spec: GroupSpec, assignor: Assignor) -> GroupSpec:
-    """The same group with what the assignor gave it."""
+    """The same group after the assignor's targets became its assignment."""
     targets = assignor(spec)
     members = {
         id: MemberSpec(member.subscribed, targets[id], member.instance_id) for id, member in spec.members.items()
@@ -60,11 +60,11 @@ def after(spec: GroupSpec, assignor: Assignor) -> GroupSpec:
 
 
 def without(spec: GroupSpec, gone: str) -> GroupSpec:
-    """The same group when a member has left."""
+    """The same group without one member."""
     members = {id: member for id, member in spec.members.items() if id != gone}
     return GroupSpec(members, spec.partition_counts)
 
 
 def moves(before: GroupSpec, targets: Mapping[str, Assignment]) -> int:
-    """How many partitions that some member of the group was assigned are now another's."""
+    """The number of assigned partitions that the targets take from their members."""
     return sum(len(member.assigned - targets[id]) for id, member in before.members.items())

@@ -20,17 +20,17 @@ def test_of_members_with_the_same_topics_none_has_two_more_than_another(spec: Gr
 
 
 @given(groups(same_topics=True))
-def test_a_member_gives_up_only_what_is_too_much_for_it(spec: GroupSpec) -> None:
+def test_a_member_gives_up_only_partitions_beyond_its_share(spec: GroupSpec) -> None:
     targets = assign(spec)
     least = min(len(target) for target in targets.values())
     for id, member in spec.members.items():
         wanted = {each for each in member.assigned if each[0] in member.subscribed}
         assert len(wanted - targets[id]) <= max(0, len(wanted) - least)
-        assert wanted <= targets[id] or targets[id] <= wanted, "who gives up gets nothing"
+        assert wanted <= targets[id] or targets[id] <= wanted, "a member that gives up partitions gets no others"
 
 
 @given(groups())
-def test_what_is_assigned_stays(spec: GroupSpec) -> None:
+def test_a_balanced_assignment_does_not_change(spec: GroupSpec) -> None:
     balanced = after(spec, assign)
     assert moves(balanced, assign(balanced)) == 0
 
@@ -53,7 +53,7 @@ def test_a_new_member_takes_no_more_than_its_share(spec: GroupSpec) -> None:
 
 @given(groups())
 def test_different_subscriptions_are_balanced_as_far_as_one_move_can(spec: GroupSpec) -> None:
-    """No partition could be given to a subscriber that has two less than its owner has."""
+    """No partition's owner has two partitions more than another subscriber of the topic."""
     targets = assign(spec)
     for target in targets.values():
         for topic, _ in target:

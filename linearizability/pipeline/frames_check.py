@@ -20,7 +20,7 @@ from linearizability.pipeline.blocks import columns_of
 from linearizability.pipeline.engine import conclude
 from linearizability.pipeline.frames import Read, facts
 from linearizability.pipeline.local import context_of, split
-from linearizability.pipeline.spark import FOUND_DDL, collect, judge_runs, judged, proven_operations
+from linearizability.pipeline.spark import FOUND_DDL, collect, judge_runs, judged, proven_transactions
 from linearizability.pipeline.spark_series import series_of_facts
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
@@ -84,7 +84,7 @@ def check(read: Read | DataFrame, contract: Contract | None = None, *, every_wit
     if not isinstance(read, Read):
         read = _without_record(read, contract or Contract())
     spark, alone_and_joined = read.facts.sparkSession, split(RULES.values())
-    proven = proven_operations(read.facts)
+    proven = proven_transactions(read.facts)
     contexts = {
         key: context_of(run.contract, run.marks, run.tally.ends_at, run.defects) for key, run in read.runs.items()
     }

@@ -36,7 +36,7 @@ SPREAD = int(Flag.MANY_PARTITIONS | Flag.TRANSACTIONAL)
 def judge_run(facts: pa.Table, run: str, context: Context, rules: Iterable[AnyRule]) -> list[Found]:
     """All that the rules find in one run."""
     alone, joined = split(rules)
-    context = replace(context, proven=proven_operations(facts))
+    context = replace(context, proven=proven_transactions(facts))
     findings: list[Found] = []
     emitted: dict[str, list[npt.NDArray[Any]]] = {}
     for batch in batches(facts, run):
@@ -220,12 +220,12 @@ def groups_of(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[n
         yield int(code), order[bounds[i] : bounds[i + 1]]
 
 
-def proven_operations(facts: pa.Table) -> Proofs:
-    """Operations within transactions, of unknown outcome, that wrote to several partitions and of which an ok poll of
-    committed records returned one.
+def proven_transactions(facts: pa.Table) -> Proofs:
+    """Transactions of unknown outcome that wrote to several partitions, and of which an ok poll of committed records returned a
+    record.
 
     A transaction happens in all its partitions or in none, so a record read in one partition proves those in the others; but a
-    value that was sent twice does not show which of its transactions it proves. Only the few appends of such operations are
+    value that was sent twice does not show which of its transactions it proves. Only the few appends of such transactions are
     joined with the polls.
     """
     if not facts.num_rows:
@@ -245,14 +245,14 @@ def proven_operations(facts: pa.Table) -> Proofs:
     names = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("value", pa.int64())])
     sent, seen = (
         facts.select([*columns, name]).filter(pa.array(rows)).cast(pa.schema([*names, pa.field(name, pa.int64())]))
-        for name, rows in (("operation", alike), ("completed", candidates))
+        for name, rows in (("transaction", alike), ("completed", candidates))
     )
-    sends = sent.group_by(columns).aggregate([("operation", "count"), ("operation", "min")])
-    once = sends.filter(pa.array(sends.column("operation_count").to_numpy() == 1))
-    in_doubt = facts.column("operation").to_numpy()[open_ended]
+    sends = sent.group_by(columns).aggregate([("transaction", "count"), ("transaction", "min")])
+    once = sends.filter(pa.array(sends.column("transaction_count").to_numpy() == 1))
+    in_doubt = facts.column("transaction").to_numpy()[open_ended]
     first = seen.group_by(columns).aggregate([("completed", "min")])
     joined = once.join(first, columns, join_type="inner")
-    proven, at = joined.column("operation_min").to_numpy(), joined.column("completed_min").to_numpy()
+    proven, at = joined.column("transaction_min").to_numpy(), joined.column("completed_min").to_numpy()
     chosen = is_in(proven, np.unique(in_doubt))
     return Proofs.of(proven[chosen], at[chosen])
 

@@ -331,7 +331,7 @@ def judge_parts(parts: Parts, key: Key, context: Context, rules: Iterable[Rule])
 
 
 def _proven(key: Key, carried: Carried, context: Context) -> Proofs:
-    """The whole partition's proofs of operations in doubt: all facts of their values are carried."""
+    """The whole partition's proofs of transactions in doubt: all facts of their values are carried."""
     whole = PartitionHistory(*key, carried.columns)
     whole.prove(context.proven)
     return whole.proven_transactions

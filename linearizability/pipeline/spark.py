@@ -253,7 +253,7 @@ def judge_files(
     The rows that partitions emit for the rules over a run are in the same table, under names that are no rule's.
     """
     alone, joined = split(RULES[name] for name in rules)
-    proven = proven_operations(read_facts(spark, files))
+    proven = proven_transactions(read_facts(spark, files))
     contexts = {run: replace(context, proven=proven.get(run, context.proven)) for run, context in contexts.items()}
     in_parts = judge_hot(spark, files, contexts, alone)
     uncut = tuple(rule for rule in alone if rule.cut is None)
@@ -343,15 +343,15 @@ def collect_emitted(table: pa.Table) -> dict[str, dict[str, npt.NDArray[Any]]]:
     return emitted
 
 
-def proven_operations(facts: DataFrame) -> dict[str, Proofs]:
-    """As `local.proven_operations`, for each run."""
+def proven_transactions(facts: DataFrame) -> dict[str, Proofs]:
+    """As `local.proven_transactions`, for each run."""
     from pyspark.sql import functions as f
 
     key = ["run", "topic", "partition", "value"]
     sent = facts.where(f.col("kind") == int(Kind.APPEND))
     in_doubt = sent.where(
         (f.col("outcome") == int(Outcome.INFO)) & (f.col("flags").bitwiseAND(f.lit(SPREAD)) == SPREAD)
-    ).select(*key, "operation")
+    ).select(*key, "transaction")
     if in_doubt.isEmpty():
         return {}
     seen = facts.where(
@@ -362,10 +362,10 @@ def proven_operations(facts: DataFrame) -> dict[str, Proofs]:
     sends = sent.join(f.broadcast(in_doubt.select(*key).distinct()), key).groupBy(*key).count()
     once = in_doubt.join(sends.where(f.col("count") == 1).drop("count"), key)
     joined = seen.join(f.broadcast(once), key)
-    table = joined.groupBy("run", "operation").agg(f.min("completed").alias("at")).toArrow()
+    table = joined.groupBy("run", "transaction").agg(f.min("completed").alias("at")).toArrow()
     proofs: dict[str, list[tuple[int, int]]] = {}
-    for run, operation, at in zip(*(table[name].to_pylist() for name in ("run", "operation", "at")), strict=True):
-        proofs.setdefault(run, []).append((operation, at))
+    for run, transaction, at in zip(*(table[name].to_pylist() for name in ("run", "transaction", "at")), strict=True):
+        proofs.setdefault(run, []).append((transaction, at))
     return {run: Proofs.of(*np.array(pairs, np.int64).T) for run, pairs in proofs.items()}
 
 

@@ -55,7 +55,7 @@ class Owned:
     low: int
     high: int
     proven: Proofs
-    """Operations of unknown outcome that happened, by the facts of the whole partition."""
+    """Transactions of unknown outcome that were committed, by the facts of the whole partition."""
 
     def __call__(self, places: Array) -> npt.NDArray[np.bool_]:
         return (places >= self.low) & (places < self.high)

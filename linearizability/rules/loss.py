@@ -131,9 +131,9 @@ def in_force_before(partition: PartitionHistory, moment: Array) -> Mask:
     answered = np.where(stepwise, appends.extra + 1000 * appends.session.astype(np.int64), appends.completed)
     answered = np.where(stepwise & (appends.session == MAX_WAIT_US), NEVER, answered)
     unknown, transactional = appends.outcome == Outcome.INFO, appends.flag(Flag.TRANSACTIONAL)
-    undecided, alone = unknown & transactional & ~stepwise, unknown & ~transactional
+    undecided, alone = unknown & transactional, unknown & ~transactional
     if undecided.any():
-        answered = np.where(undecided, partition.proven_transactions.times(appends.operation), answered)
+        answered = np.where(undecided, partition.shown_committed, answered)
     if alone.any():
         rows = np.flatnonzero((partition.writer >= 0) & (partition.observations.outcome == Outcome.OK))
         first = np.full(len(appends), NEVER)

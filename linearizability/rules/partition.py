@@ -250,25 +250,42 @@ class PartitionHistory:
 
     @cached_property
     def proven_transactions(self) -> Proofs:
-        """Operations within transactions, of unknown outcome, that an ok poll proves, here or in another partition.
+        """Transactions of unknown outcome that an ok poll proves, here or in another partition.
 
         A transaction happens as a whole, so one of its records proves the others; but only if it was given to a reader of
         committed records.
         """
         if self.owned is not None:
             return self.owned.proven
-        committed = (self.observations.outcome == Outcome.OK) & self.observations.flag(Flag.READ_COMMITTED)
         unknown = (self.appends.outcome == Outcome.INFO) & self.appends.flag(Flag.TRANSACTIONAL)
-        rows = np.flatnonzero(committed & (self.writer >= 0))
+        rows = self._committed_reads
         rows = rows[unknown[self.writer[rows]]]
-        here = Proofs.of(self.appends.operation[self.writer[rows]], self.observations.completed[rows])
+        here = Proofs.of(self.appends.transaction[self.writer[rows]], self.observations.completed[rows])
         return here.also(self._proven_by_others)
+
+    @property
+    def _committed_reads(self) -> Array:
+        """The observations by ok polls of committed records whose writer is known."""
+        committed = (self.observations.outcome == Outcome.OK) & self.observations.flag(Flag.READ_COMMITTED)
+        return np.flatnonzero(committed & (self.writer >= 0))
 
     _proven_by_others = Proofs()
 
     def prove(self, proofs: Proofs) -> None:
-        """Set the operations over several partitions that another partition proves to have happened."""
+        """Set the transactions over several partitions that another partition proves to have happened."""
         self._proven_by_others = proofs
+
+    @cached_property
+    def shown_committed(self) -> Array:
+        """For each append when it was first known that its transaction had been committed: a reader of committed records was
+        given it, or another record of the transaction. NEVER where none was. A send of a transaction that is recorded step by
+        step and had no answer may not have been stored, so only its own record proves it."""
+        appends, rows = self.appends, self._committed_reads
+        shown = np.full(len(appends), NEVER)
+        np.minimum.at(shown, self.writer[rows], self.observations.completed[rows])
+        together = appends.flag(Flag.ACKNOWLEDGED) | (appends.transaction == appends.operation)
+        by_others = self.proven_transactions.times(appends.transaction)
+        return np.where(together, np.minimum(shown, by_others), shown)
 
     @cached_property
     def happened(self) -> Mask:
@@ -277,8 +294,7 @@ class PartitionHistory:
         unknown = self.appends.outcome == Outcome.INFO
         if unknown.any():
             transactional = self.appends.flag(Flag.TRANSACTIONAL)
-            proven = self.proven_transactions.times(self.appends.operation) < NEVER
-            certain = certain | (unknown & np.where(transactional, proven, self.read_by_ok))
+            certain = certain | (unknown & np.where(transactional, self.shown_committed < NEVER, self.read_by_ok))
         return certain
 
     # -- the log -----------------------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ class Context:
 
     contract: Contract = field(default_factory=Contract)
     proven: Proofs = field(default_factory=Proofs)
-    """Operations over several partitions whose effect an ok poll saw in some partition."""
+    """Transactions over several partitions of which an ok poll of committed records was given a record in some partition."""
     faults_at: int = NEVER
     """When the first fault began; NEVER where there was none."""
     heals_at: int = -1

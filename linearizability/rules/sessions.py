@@ -159,8 +159,8 @@ def _must_be_delivered(partition: PartitionHistory) -> Mask:
     if not len(placed) or not len(partition.appends):
         return mask
     appends = partition.appends
-    proven = partition.proven_transactions.times(appends.operation) < NEVER
-    undecided = (appends.outcome == Outcome.INFO) & appends.flag(Flag.TRANSACTIONAL) & ~proven
+    undecided = (appends.outcome == Outcome.INFO) & appends.flag(Flag.TRANSACTIONAL)
+    undecided &= partition.shown_committed == NEVER
     may_be_passed = (appends.outcome == Outcome.FAIL) | undecided
     mask[slots[placed[may_be_passed[writer[placed]]]]] = False
     return mask

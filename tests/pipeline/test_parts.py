@@ -107,6 +107,8 @@ def random_facts(rng: Random, operations: int = 0) -> dict[str, np.ndarray]:
         row["flags"] |= sum(int(flag) for flag in rare if apart.random() < chance)
     if apart.random() < 0.3:
         _abort_some(rows, apart)
+    if apart.random() < 0.5:
+        _join_some(rows)
     return {name: np.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}
 
 
@@ -117,6 +119,15 @@ def _abort_some(rows: list[dict[str, int]], rng: Random) -> None:
         row["session"] = 0
         if row["operation"] in chosen:
             row |= {"outcome": Outcome.FAIL, "transaction": row["process"] << 32}
+
+
+def _join_some(rows: list[dict[str, int]]) -> None:
+    """Neighbouring operations are steps of one transaction, some of them answered though its outcome is unknown."""
+    for row in rows:
+        if row["transaction"] >= 0 and row["outcome"] != Outcome.FAIL:
+            row["transaction"] //= 4
+            if row["kind"] == Kind.APPEND and row["operation"] % 2:
+                row["flags"] |= Flag.ACKNOWLEDGED
 
 
 def random_context(rng: Random) -> Context:
@@ -134,8 +145,8 @@ def random_context(rng: Random) -> Context:
         for begins in [rng.randrange(60)]
         for ends in [rng.choice([NEVER, begins + rng.randrange(30)])]
     )
-    process = rng.randrange(3)
-    proven = Proofs(np.array([process << 32 | 3]), np.array([20 * process]))
+    shown = rng.randrange(3)
+    proven = Proofs(np.array([shown, shown + 3]), np.array([20 * shown, 20]))
     return Context(contract, proven, excuses=excuses)
 
 

@@ -67,3 +67,36 @@ def test_it_may_be_committed_after_a_final_read_of_one_partition(tmp_path, is_sh
         reader.ok(reader.invoke("poll", [poll()]), [poll({"t-2": [(0, 9)]})])
     (judgement,) = check([tmp_path], engine="local")
     assert judgement.verdict == verdict, judgement.to_json()
+
+
+@pytest.mark.sampled(days=3)
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    ("answered", "isolation", "verdict", "anomalies"),
+    [
+        (True, "read_committed", "invalid", {"lost-write", "torn-transaction"}),
+        (True, "read_uncommitted", "valid", set()),
+        (False, "read_committed", "valid", set()),  # a send without an answer may not have been stored
+    ],
+)
+def test_one_record_proves_the_steps_that_were_answered(
+    tmp_path, engine, answered, isolation, verdict, anomalies
+) -> None:
+    """The commit has no answer; one partition's record was read, and the other partition's is gone."""
+    with Recorder.open(tmp_path, process=1, run="r") as producer:
+        producer.ok(producer.invoke("begin", txn="a", producer="p", epoch=0))
+        producer.ok(producer.invoke("send", [send("t-0", 1)], txn="a"), [send("t-0", 1, offset=0)])
+        other = producer.invoke("send", [send("t-1", 2)], txn="a")
+        if answered:
+            producer.ok(other, [send("t-1", 2, offset=0)])
+        else:
+            producer.info(other, [send("t-1", 2)])
+        producer.info(producer.invoke("end", txn="a", commit=True))
+        producer.ok(producer.invoke("send", [send("t-2", 9)]), [send("t-2", 9, offset=0)])
+    with Recorder.open(tmp_path, process=2, run="r", contract=Contract(isolation=isolation)) as reader:
+        reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(0, 1)], "t-2": [(0, 9)]})])
+        final = reader.invoke("drain")
+        reader.ok(final, [drain("t-1", 0, 2, 2)])
+    (judgement,) = check([tmp_path], engine=engine, master="local[2]")
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert set(judgement.anomalies) == anomalies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from types import SimpleNamespace
@@ -103,6 +104,11 @@ def test_a_stranger_is_refused_in_every_version(key: int) -> None:
         assert has_no_error or any(code.to_bytes(2, "big") in bytes(encoded) for code in (29, 30, 31, 53)), version
 
 
+def plain(response: Message) -> str:
+    """The response without the operations that the client may do, which DescribeTopicPartitions always adds."""
+    return re.sub(r"topic_authorized_operations=-?\d+", "", repr(response))
+
+
 @pytest.mark.parametrize("key", sorted(SERVED))
 def test_a_super_user_is_refused_nothing_and_sees_everything(key: int) -> None:
     for kind in (BROKER, CONTROLLER):
@@ -110,7 +116,8 @@ def test_a_super_user_is_refused_nothing_and_sees_everything(key: int) -> None:
         admission = access(properties={"super.users": "User:root"}).admit(
             request(key, versions_of(key)[1], "User:root"), body, kind
         )
-        assert admission.refusal is None
+        assert admission.refusal is None and admission.body == body
+        assert plain(admission.amend(_filled(APIS[key].response))) == plain(_filled(APIS[key].response))
 
 
 @pytest.mark.parametrize("key", sorted(ITEMS))

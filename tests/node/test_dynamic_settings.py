@@ -265,6 +265,9 @@ def test_a_higher_rate_of_the_cleaner_counts_at_once(monkeypatch: pytest.MonkeyP
 
 
 EXTREMES = (
+    "true",
+    "127.0.0.1:0",
+    "*",
     "0",
     "-1",
     "NaN",
@@ -279,14 +282,18 @@ EXTREMES = (
 
 @pytest.mark.parametrize("name", sorted(OBSERVED.keys() - TOPIC_DEFAULTS.keys()))
 def test_no_value_that_is_taken_stops_the_node(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    accepted = 0
     for value in EXTREMES:
         try:
             validate_broker_configs({name: value}, for_one_broker=True)
         except KafkaError:
             continue
         running = Running(monkeypatch, {})
-        if running.altered("", name, value).error_code != 0:
-            continue  # for what it is together with the others
+        if running.altered("1" if name in PER_BROKER else "", name, value).error_code != 0:
+            continue  # the settings together would be invalid
+        accepted += 1
         OBSERVED[name][1](running)
         for _ in range(5):
             running.started.tick(max(1, min(running.node.next_deadline() - running.started.now, 10 * EXPIRY_CHECK_MS)))
+        assert not running.node.is_broken, value
+    assert accepted

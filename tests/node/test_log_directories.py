@@ -151,6 +151,11 @@ def test_a_new_topic_is_made_in_the_directory_that_works(world: World, started: 
     started.ask(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
     for index in range(3):
         write(started, ("late", index), 1)
+    assert [name for name in world.home.list_folder(own.HOME) if name.startswith("late")] == [
+        "late-0",
+        "late-1",
+        "late-2",
+    ]
 
 
 def test_a_broker_whose_failed_directory_no_controller_takes_note_of_ends(world: World, started: Started) -> None:

@@ -1,4 +1,4 @@
-"""The bytes of a frame that is built in parts."""
+"""The bytes of a frame whose parts are separate."""
 
 from __future__ import annotations
 

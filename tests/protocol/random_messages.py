@@ -26,7 +26,7 @@ def message_classes() -> list[type[Message]]:
 
 
 def random_message(chance: random.Random, cls: type[Message], version: int, depth: int = 0) -> Any:
-    """A message whose fields that the version has are random; the others hold their defaults."""
+    """A message with random values in the fields of the version, and defaults in the others."""
     message = cls()
     for field in cls.FIELDS:
         if version in field.versions:

@@ -1,4 +1,4 @@
-"""What the codec promises whatever the bytes are: a message or a CodecError, in bounded time and memory."""
+"""The codec returns a message or raises CodecError for all bytes, in bounded time and memory."""
 
 import random
 import struct
@@ -18,6 +18,7 @@ from reference.protocol.codec_writer import write_varint
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.schema import Message
 from tests.protocol.random_messages import message_classes, random_message
@@ -141,11 +142,14 @@ def test_unknown_tagged_fields_are_kept() -> None:
     assert again.unknown_tagged_fields == ((7, b"seven"), (300, b""))
 
 
-def test_unknown_tagged_fields_stand_in_order_among_known_ones() -> None:
-    request: Any = FetchRequest(cluster_id="c")
-    request.unknown_tagged_fields = ((5, b"five"),)
-    again = decode(FetchRequest, 17, encode(request, 17))
-    assert again == request
+def test_unknown_tagged_fields_are_written_in_order_among_known_ones() -> None:
+    """Version 1 has the tags 0 to 5, and 8."""
+    record: Any = PartitionChangeRecord(directories=[])
+    record.unknown_tagged_fields = ((6, b"six"),)
+    data = bytes(encode(record, 1))
+    assert data.endswith(b"\x06\x03six" + b"\x08\x01\x01")
+    again: Any = decode(PartitionChangeRecord, 1, data)
+    assert again == record and again.unknown_tagged_fields == ((6, b"six"),)
 
 
 def test_unknown_error_codes_and_odd_text_survive() -> None:

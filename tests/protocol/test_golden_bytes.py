@@ -1,4 +1,4 @@
-"""The codec's bytes are those of Kafka's own serializers, and Kafka's bytes give back the fields.
+"""The codec's bytes equal those of Kafka's own serializers, and Kafka's bytes decode to the same fields.
 
 6,000 random messages and more, over every (message, version) that Apache Kafka 3.9.2, 4.3.1 and 4.4.0 can write.
 """
@@ -45,7 +45,7 @@ def java_class(cls: type[Message]) -> str:
 
 
 def versions_written_by(release: str) -> dict[str, tuple[int, int]]:
-    """What each release's serializers can write, by message name: the schemas say it."""
+    """Message name -> the versions that a release's serializers write, from its schemas."""
     found: dict[str, tuple[int, int]] = {}
     for name, schema in read_release(message_jars(release)[0].parent).items():
         span = Versions.parse(schema["validVersions"])

@@ -27,7 +27,7 @@ def test_a_first_amount_counts_over_all_windows_but_the_one_that_begins() -> Non
     assert rate.throttle_ms(1000, TimestampMs(SPAN_MS)) == 0
 
 
-def test_what_was_counted_by_mistake_is_taken_back() -> None:
+def test_an_amount_can_be_subtracted_again() -> None:
     rate = Rate(WINDOWS)
     rate.add(5000, START)
     rate.add(-5000, START)
@@ -56,7 +56,7 @@ def test_a_bucket_is_full_at_first_and_may_be_emptied_below_zero(limit: int, amo
 
 
 def draw_uses(seed: int) -> dict[str, Any]:
-    """A client's uses, at times that often lie on the borders of windows; some are taken back, as those of a fetch are."""
+    """A client's uses, often at the borders of windows; some are subtracted again, as for a throttled fetch."""
     chance = random.Random(seed)
     number, seconds = chance.choice([1, 2, 3, 11]), chance.choice([1, 2])
     now, uses = 1_700_000_000_000, list[list[int]]()
@@ -87,7 +87,7 @@ def our_throttles(drawn: dict[str, Any]) -> list[int]:
 
 
 @pytest.mark.java
-def test_clients_wait_as_long_as_by_kafka() -> None:
+def test_throttle_times_are_kafkas() -> None:
     drawn = [draw_uses(seed) for seed in range(500)]
     theirs = kafka_decides(drawn)
     differing = [(seed, each) for seed, each in enumerate(drawn) if our_throttles(each) != theirs[seed]]

@@ -1,4 +1,4 @@
-"""Which quota is a client's, in the order of the documentation, and what counts toward it."""
+"""The quota of a client, in the documented order, and the meter that counts toward it."""
 
 from __future__ import annotations
 

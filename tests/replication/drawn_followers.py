@@ -1,9 +1,9 @@
-"""Drawn metadata and answers of leaders, on a broker of ours and on Apache Kafka's `ReplicaManager`; where do the two differ?
+"""Drawn metadata and responses of leaders, for a broker of ours and for Apache Kafka's `ReplicaManager`, and their differences.
 
-Not drawn, not compared, or taken away in Followers.java, for the two are known to differ there:
+Not drawn, not compared, or removed in Followers.java, because the two are known to differ there:
 - A follower forgets the epoch of a leadership without records, or of which all records are deleted; Kafka's keeps it.
-- Where an answer brings nothing (an error of the session, a fetch out of range for no reason to be seen, bytes without a whole
-  batch), one of the two waits and the other asks again at once: then time elapses in both.
+- After a response without effect (a session error, an inexplicable out-of-range error, bytes without a whole batch), one of the
+  two waits and the other fetches again at once: then time elapses in both.
 - Of several batches before a corrupt one, ours appends those before it; Kafka's appends none.
 - A replica that is moved away while the broker is down keeps its folder, and is used if it comes back; Kafka puts it aside.
 - A log that was never appended to has no topic id in Kafka, and is put aside when its broker starts after a kill.
@@ -71,15 +71,15 @@ SESSION_ERRORS = (
 
 @dataclass
 class LeadersLog:
-    """What another broker has that leads a partition."""
+    """The log of another broker that leads a partition."""
 
     log: Log
     high_watermark: Offset
     open: list[ProducerId]
-    """Producers whose transactions it has open."""
+    """Producers with an open transaction in the log."""
 
     def bases(self) -> list[Offset]:
-        """Where its batches begin, and where it ends."""
+        """The base offsets of the log's batches, and the log end offset."""
         return [*bases_of(self.log), self.log.log_end_offset]
 
 
@@ -88,7 +88,7 @@ def bases_of(log: Log) -> list[Offset]:
 
 
 class DrawnSteps:
-    """Random steps: what the controller decides, and what leaders answer."""
+    """Random steps: decisions of the controller, and responses of leaders."""
 
     def __init__(self, pair: PairedFollowers, chance: random.Random, *, sessions: bool) -> None:
         self.pair, self.chance = pair, chance
@@ -160,7 +160,7 @@ class DrawnSteps:
         self.pair.apply([record for name in names for record in self._decisions(name)])
 
     def _decisions(self, name: str, *, stays: bool = False) -> list[Message]:
-        """`stays`: the replica is not moved away."""
+        """With `stays` the replica is not moved away."""
         topic = self.pair.image.topics.get(name)
         if topic is None:
             return self._new_topic(name)
@@ -199,7 +199,7 @@ class DrawnSteps:
         return record
 
     def _elect(self, id: UUID, now: Any) -> None:
-        """Another broker leads: what it has of the log, of which it may lack the end, or have less than was committed."""
+        """Let another broker lead; its log may lack the end of the former leader's, also committed records."""
         chance, former = self.chance, self.leading.get(id)
         ours = next((each for each in self.pair.replicas.partitions.values() if each.topic_id == id), None)
         if ours is not None and (now.leader == NODE or former is None):
@@ -234,7 +234,7 @@ class DrawnSteps:
         ]
 
     def _data(self, open: list[ProducerId], base: Offset) -> tuple[bytearray, Origin]:
-        """A batch of no producer, of a new transaction, or the end of one."""
+        """A batch without a producer, of a new transaction, or a marker that ends one."""
         if self.chance.random() < 0.5:
             return build(self._records(base)), Origin.CLIENT
         if open and self.chance.random() < 0.6:
@@ -349,7 +349,7 @@ class DrawnSteps:
         return data
 
     def _diverge(self, data: FetchResponse.PartitionData, wanted: Wanted) -> None:
-        """Name some epoch, and an end that a batch of ours begins at, or that is beyond the log."""
+        """A diverging epoch, whose end is the base offset of a batch of ours, or beyond the log."""
         chance = self.chance
         ours = next(each for each in self.pair.replicas.partitions.values() if each.topic_id == self._asked)
         ends = [each for each in bases_of(ours.log) if each >= ours.log.log_start_offset]
@@ -360,7 +360,7 @@ class DrawnSteps:
         self._may_wait = True
 
     def _mangled(self, records: bytes) -> bytes:
-        """Corrupt, cut off, or of a newer leader epoch."""
+        """The batches corrupted, cut off, or with a newer leader epoch."""
         changed = bytearray(records)
         if not changed:
             return records
@@ -384,7 +384,7 @@ def drawn(folder: Path, seed: int, steps: int) -> PairedFollowers:
 
 
 def differences(seeds: range, steps: int) -> Iterator[str]:
-    """For each broker that differs the first step after which it does."""
+    """The first differing step of each broker that differs."""
     for first in range(seeds.start, seeds.stop, AT_ONCE):
         some = range(first, min(first + AT_ONCE, seeds.stop))
         with TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
-"""Drawn steps of a partition, as brokers meet them, on ours and on Apache Kafka's `Partition`; where do the two differ?
+"""Drawn steps of a partition, for ours and for Apache Kafka's `Partition`, and their differences.
 
-Not drawn, for the two are known to differ there, and ours is the safer one:
+Not drawn, because the two are known to differ there, and ours is the safer one:
 - A proposal's outcome and the record of it come together. Until the record is replayed, ours counts a removed replica; Kafka does
   not, and a record that comes late makes it forget a later proposal that is in flight.
 - A leader is elected again only after another one: Kafka keeps followers' progress otherwise, ours asks for one more fetch.
@@ -49,7 +49,7 @@ from tests.replication.replicas import incarnation, state
 
 STEPS = 150
 AT_ONCE = 100
-"""Partitions in one process of Kafka's."""
+"""The number of partitions in one process of Kafka's."""
 
 REFUSED = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
 SAYS_NOTHING = (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -64,14 +64,14 @@ STALE = (
 
 
 class DrawnSteps:
-    """Random steps: what the controller decides, what clients and other brokers send. `transacts`: no log is cut then, for Kafka
-    forgets at a cut which markers are above the high watermark, and none begins within a batch."""
+    """Random steps: decisions of the controller, and requests of clients and brokers. With `transacts` no log is cut, because
+    a cut makes Kafka forget which markers are above the high watermark, and no log begins within a batch."""
 
     def __init__(self, pair: PairedPartition, chance: random.Random, *, transacts: bool) -> None:
         self.pair, self.chance, self.transacts = pair, chance, transacts
         self.truth = state(chance.choice([NODE, NODE, 2]))
         self.decided: dict[int, AcceptedIsr] = {}
-        """What became of accepted proposals whose answer is late, by the proposal's id."""
+        """Proposal id -> the outcome of an accepted proposal whose response is late."""
         self.producer = 0
         self.open: list[ProducerId] = []
 
@@ -193,7 +193,7 @@ class DrawnSteps:
         ]
 
     def _data(self, base: Offset) -> tuple[bytearray, Origin]:
-        """A batch of no producer, of a new transaction, or the end of one."""
+        """A batch without a producer, of a new transaction, or a marker that ends one."""
         if not self.transacts or self.chance.random() < 0.5:
             return build(self._records(base)), Origin.CLIENT
         if self.open and self.chance.random() < 0.6:
@@ -229,7 +229,7 @@ class DrawnSteps:
         self.pair.take(bytes(sent), high_watermark, start)
 
     def _place(self, least: int, most: int, bounds: Sequence[int]) -> int:
-        """An offset; with transactions the beginning of a batch."""
+        """An offset; with transactions the base offset of a batch."""
         return self.chance.choice([0, *bounds]) if self.transacts else self.chance.randint(least, max(least, most))
 
     def _bases(self) -> list[Offset]:
@@ -327,14 +327,14 @@ def drawn(seed: int, steps: int) -> PairedPartition:
 
 
 def is_comparable(state: dict[str, Any]) -> bool:
-    """Whether neither high watermark nor last stable offset is a log's begin within a batch."""
+    """Whether neither the high watermark nor the last stable offset is a log start offset within a batch."""
     bases = [int(each.split("-")[0]) for each in state["batches"]]
     is_whole = state["start"] in (*bases, state["end"])
     return is_whole or state["start"] not in (state["high watermark"], state["last stable"])
 
 
 def differences(seeds: range, steps: int) -> Iterator[str]:
-    """For each pair of partitions that differs the first step after which it does."""
+    """The first differing step of each pair of partitions that differs."""
     for first in range(seeds.start, seeds.stop, AT_ONCE):
         some = range(first, min(first + AT_ONCE, seeds.stop))
         pairs = [drawn(seed, steps) for seed in some]

@@ -45,7 +45,7 @@ BACKOFF_MS = 10_000
 SETTINGS = {"log.retention.ms": "-1", "log.cleanup.policy": "delete", "log.index.size.max.bytes": "4096"}
 
 Bound = tuple[int, int]
-"""The error and the offset of an answer to ListOffsets."""
+"""The error and the offset of a ListOffsets response."""
 
 
 def text(id: UUID) -> str:
@@ -55,17 +55,17 @@ def text(id: UUID) -> str:
 
 @dataclass
 class Answer:
-    """What a leader answers to a fetch, and by topic to ListOffsets for the latest and the earliest offset."""
+    """A leader's response to a fetch, and per topic those to ListOffsets for the latest and the earliest offset."""
 
     fetch: FetchResponse | None
     bounds: dict[str, tuple[Bound, Bound]] = field(default_factory=dict[str, tuple[Bound, Bound]])
 
     may_wait: bool = False
-    """Whether one of the two may wait after it, and the other one asks again at once."""
+    """Whether after it one of the two may wait while the other fetches again at once."""
 
 
 class PairedFollowers:
-    """A broker of ours; `steps` are for Kafka's, and `ours` is what each gave."""
+    """A broker of ours; `steps` are for Kafka's, `ours` has our results."""
 
     def __init__(self, folder: str) -> None:
         self.now = NOW
@@ -126,7 +126,7 @@ class PairedFollowers:
         return found
 
     def _folders(self) -> Iterator[str]:
-        """Those of logs. One that is in no metadata is called stray, as Kafka renames it when it starts, if it holds anything."""
+        """The folders of logs. One that no metadata name is called stray if it is not empty, as Kafka renames it at a start."""
         for path in map(Path("/data").joinpath, self._disk.list_folder(Path("/data"))):
             key = partition_of(path.name)
             if key in self.replicas.partitions:
@@ -171,7 +171,7 @@ class PairedFollowers:
     # ---- steps
 
     def apply(self, records: Iterable[Message]) -> None:
-        """Metadata that come together."""
+        """Apply metadata records that arrive together."""
         changes, written = TopicChanges(self.image), list[str]()
         for record in records:
             written.append(encode_metadata_record(record).hex())
@@ -185,7 +185,7 @@ class PairedFollowers:
         self._note("delta", "", records=written)
 
     def restart(self, *, clean: bool, meanwhile: Iterable[Message] = ()) -> None:
-        """The process ends, cleanly or by a kill, and begins again when the controller has decided something."""
+        """Stop the process, cleanly or by a kill, and start it again after decisions of the controller."""
         if clean:
             self.replicas._logs.shut_down(self.replicas.high_watermarks(), self.now, BrokerEpoch(1))
         written: list[str] = []
@@ -233,7 +233,7 @@ class PairedFollowers:
 
     @property
     def leaders(self) -> list[NodeId]:
-        """Those that are fetched from."""
+        """The leaders from which the broker fetches."""
         return [*self.replication._fetchers]
 
     def round(
@@ -242,9 +242,9 @@ class PairedFollowers:
         answer_to: Callable[[dict[str, Wanted], bool], Answer],
         meanwhile: Callable[[], None] = lambda: None,
     ) -> None:
-        """One fetch from a leader, and the two ListOffsets that an answer may bring about; `meanwhile` are steps before it comes.
+        """One fetch from a leader, and the two ListOffsets that may follow; the `meanwhile` steps are made before the response.
 
-        `answer_to` takes by topic what is fetched in the session, and whether the request was a full one.
+        `answer_to` gets the partitions in the session by topic, and whether the request was a full one.
         """
         fetcher = self.replication._fetchers[leader]
         request = fetcher.next_request(self.now)
@@ -313,5 +313,5 @@ def _bound(place: int, bounds: tuple[Bound, Bound]) -> ListOffsetsResponse.ListO
 
 
 def kafkas(folder: Path, brokers: list[PairedFollowers]) -> list[dict[str, Any]]:
-    """What each step gave on Kafka's brokers."""
+    """The result of each step on Kafka's brokers."""
     return answers_of(SOURCE, (step for each in brokers for step in each.steps), str(folder))

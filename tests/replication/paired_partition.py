@@ -1,4 +1,4 @@
-"""A partition of ours, and the steps that were made with it, for Apache Kafka's `Partition` (Partitions.java)."""
+"""A partition of ours, and the same steps for Apache Kafka's `Partition` (Partitions.java)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ISOLATIONS = {"READ_COMMITTED": (True, False), "READ_UNCOMMITTED": (False, False
 
 
 def kafkas(folder: Path, pairs: list[PairedPartition]) -> list[dict[str, Any]]:
-    """What each step gave on Kafka's partitions, whose logs are in a folder."""
+    """The result of each step on Kafka's partitions, whose logs are in a folder."""
     return answers_of(SOURCE, (step for pair in pairs for step in pair.steps), str(folder))
 
 
@@ -49,13 +49,13 @@ def headers(data: Any) -> list[Any]:
 
 @dataclass
 class PairedPartition:
-    """A partition of ours; `steps` are for Kafka's, and `ours` is what each gave; None where it is not compared."""
+    """A partition of ours; `steps` are for Kafka's, `ours` has our results, None where they are not compared."""
 
     topic: str
     min_isr: int
     now: TimestampMs = NOW
     proposals: list[Proposal] = field(default_factory=list[Proposal])
-    """Sent, and not answered."""
+    """Proposals without a response."""
     steps: list[str] = field(default_factory=list[str])
     ours: list[dict[str, Any] | None] = field(default_factory=list[dict[str, Any] | None])
 
@@ -194,7 +194,7 @@ class PairedPartition:
         self.do("append", step, data=sent, acks=acks, origin=origin.name)
 
     def take(self, data: bytes, high_watermark: int, start: int) -> None:
-        """An answer of the leader that is followed, to a fetch from the log's end."""
+        """Handle the leader's response to a fetch from the log end offset."""
         end, state = self.partition.log.log_end_offset, self.partition.state
 
         def step() -> None:

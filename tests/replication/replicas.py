@@ -34,7 +34,7 @@ def incarnation(node: int) -> BrokerEpoch:
 
 
 class Registry:
-    """What the metadata say of the brokers."""
+    """The registrations of brokers in the metadata."""
 
     def __init__(self, nodes: Sequence[int] = ALL) -> None:
         self.peers = {node: Peer(incarnation(node)) for node in nodes}
@@ -100,7 +100,7 @@ def fetch(
 def take(
     following: Partition, records: Buffer, at: int, high_watermark: int = 0, start: int = 0, *, leader: int = 1
 ) -> bool:
-    """What a leader has, to the end of a follower's log."""
+    """Append a leader's batches to a follower's log."""
     found = following.require_follower_of(NodeId(leader))
     return found.append_fetched(Offset(at), records, Offset(high_watermark), Offset(start), NOW)
 

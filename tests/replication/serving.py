@@ -33,7 +33,7 @@ class LeaderSide:
         self.sessions = FetchSessions(slots, random.Random(1))
 
     def answer(self, request: Request, now: TimestampMs) -> Response:
-        """What comes back over the wire."""
+        """The decoded response to an encoded request."""
         if isinstance(request, FetchRequest):
             asked = decode(FetchRequest, FETCH_VERSION, encode(request, FETCH_VERSION))
             return decode(FetchResponse, FETCH_VERSION, encode(self._fetch(asked, now), FETCH_VERSION))
@@ -98,7 +98,7 @@ class LeaderSide:
 
 
 def produce(replica: Partition, count: int = 1, *, now: TimestampMs = NOW, acks: int = -1) -> Offset:
-    """Gives the log's new end."""
+    """Append records; return the new log end offset."""
     return replica.produce(batch(*[b"x"] * count), now, required_acks=acks).last_offset + 1
 
 

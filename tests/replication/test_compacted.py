@@ -1,4 +1,4 @@
-"""Replicas of a compacted partition: their offsets have gaps, each its own, and they still agree."""
+"""Replicas of a compacted partition: the gaps in their offsets differ, and their records still agree."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ def put(leading: Partition, key: int, value: bytes) -> None:
 
 
 def copy_all(leading: Partition, following: Partition, limit: int = 200) -> int:
-    """Fetch until the follower has what the leader has, and knows so; gives how often it was asked to cut."""
+    """Fetch until the follower has the leader's log and high watermark; return the number of its truncations."""
     cuts = 0
     for _ in range(limit):
         at = following.log.log_end_offset
@@ -49,7 +49,7 @@ def compact_committed(partition: Partition) -> None:
 
 
 def batches(log: Log) -> dict[int, tuple[int, int, list[tuple[int, bytes, bytes | None]]]]:
-    """By base offset: next offset, epoch, and the records' offsets, keys and values."""
+    """Base offset -> next offset, epoch, and the records' offsets, keys and values."""
     at, found = log.log_start_offset, {}
     while at < log.log_end_offset:
         for batch in read_batches(bytes_of(log.read(at, 1 << 20).records)):
@@ -78,7 +78,7 @@ def test_a_new_follower_copies_the_gaps_and_ends_where_the_leader_ends() -> None
     assert new.log.log_end_offset == 30
 
 
-def test_a_follower_in_the_middle_of_what_went_gets_what_is_left() -> None:
+def test_a_follower_within_a_compacted_range_fetches_the_remaining_records() -> None:
     leading = leader(isr=(1,), log=open_log(config=COMPACT))
     behind = follower(log=open_log(config=COMPACT))
     for number in range(5):
@@ -93,7 +93,7 @@ def test_a_follower_in_the_middle_of_what_went_gets_what_is_left() -> None:
 
 
 def test_an_epoch_of_which_nothing_is_left_does_not_part_the_logs() -> None:
-    """The follower never learns of epoch 6; asked where 5 ended, the leader reports a place that the follower lacks."""
+    """The follower never learns of epoch 6; the leader's end offset of epoch 5 is one that the follower lacks."""
     leading = leader(isr=(1,), log=open_log(config=COMPACT))
     put(leading, 0, b"of epoch 5")
     put(leading, 9, b"stays")
@@ -131,7 +131,7 @@ STEPS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS)
 def test_two_replicas_agree_however_often_they_compact_and_change_places(steps: list[tuple[str, int]]) -> None:
-    """What the leader of an ISR of both has committed stays: the last record of each key, at its offset, on both."""
+    """The last committed record of each key is kept on both, at its offset or replaced by a later one."""
     replicas = [replica(node, log=open_log(SimulatedDisk(), COMPACT)) for node in PAIR]
     epoch, leads = 5, 0
 

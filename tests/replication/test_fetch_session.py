@@ -1,4 +1,4 @@
-"""The asking side of a fetch session: what is named, what is left out, and when all begins again."""
+"""The follower's side of a fetch session: named and forgotten partitions, and new sessions."""
 
 from uuid import UUID
 
@@ -20,7 +20,7 @@ def wanted(*keys: Key, offset: int = 0) -> dict[Key, Wanted]:
 
 
 def ask(session: FetchSession, asked: dict[Key, Wanted]) -> FetchRequest:
-    """The next request, where these and no others are wanted."""
+    """The next request for these partitions alone."""
     return session.request(asked, 100, [key for key in session.partitions if key not in asked])
 
 
@@ -109,7 +109,7 @@ def test_epochs_go_on_from_one_after_the_last() -> None:
 
 @given(st.lists(st.dictionaries(st.sampled_from([A, B, C]), st.integers(0, 2)), max_size=8), st.data())
 def test_the_leader_always_knows_what_is_wanted(rounds: list[dict[Key, int]], data: st.DataObject) -> None:
-    """Both sides of the session, over any changes, lost answers and evictions: what is served is what was wanted."""
+    """After any changes, lost responses and evictions the leader serves exactly the wanted partitions."""
     import random
 
     leader, session = FetchSessions(2, random.Random(3)), FetchSession()

@@ -1,4 +1,4 @@
-"""A fetcher: what it asks its leader, and what it makes of each answer."""
+"""A fetcher: its requests to a leader, and the effect of each response."""
 
 from typing import Any
 from uuid import UUID
@@ -50,15 +50,15 @@ class Pair:
         return self.fetcher.answered(self.side.answer(request, now), now)
 
     def exchange_often(self) -> None:
-        """Often enough for all records and the high watermark to get across."""
+        """Exchange often enough to replicate all records and the high watermark."""
         for _ in range(6):
             self.exchange()
 
     def answer_with(self, now: TimestampMs = NOW, **data: Any) -> Fetched:
-        """Let the leader answer a fetch in its own words."""
+        """Send a fetch, and answer it with the given fields."""
         assert isinstance(self.fetcher.next_request(now), FetchRequest)
-        said: dict[str, Any] = {"partition_index": 0, "records": b"", "high_watermark": 0, "log_start_offset": 0}
-        return self.fetcher.answered(answer(FetchResponse.PartitionData(**{**said, **data})), now)
+        defaults: dict[str, Any] = {"partition_index": 0, "records": b"", "high_watermark": 0, "log_start_offset": 0}
+        return self.fetcher.answered(answer(FetchResponse.PartitionData(**{**defaults, **data})), now)
 
 
 PARTITION = {(TOPIC_ID, 0), ("t", 0)}
@@ -69,7 +69,7 @@ def answer(data: FetchResponse.PartitionData, topic_id: UUID = TOPIC_ID) -> Fetc
     return FetchResponse(session_id=0, responses=[topic])
 
 
-def test_a_follower_becomes_what_its_leader_is() -> None:
+def test_a_follower_replicates_its_leader() -> None:
     pair = Pair()
     pair.produce(b"a", b"b")
     pair.produce(b"c")
@@ -79,7 +79,7 @@ def test_a_follower_becomes_what_its_leader_is() -> None:
     assert pair.following.high_watermark == pair.leading.high_watermark == 3
 
 
-def test_what_is_asked() -> None:
+def test_the_fields_of_a_fetch() -> None:
     pair = Pair()
     pair.produce(b"a")
     pair.exchange()
@@ -222,7 +222,7 @@ def test_answers_to_requests_of_an_ended_leader_epoch_are_not_used() -> None:
 
 
 def test_a_leader_repeats_what_it_sent_without_effect() -> None:
-    """Within a session it would leave out what it believes to be known."""
+    """Within the session the leader would leave out fields that it counts as known."""
     pair = Pair()
     pair.produce(b"a")
     pair.exchange_often()
@@ -257,7 +257,7 @@ def test_after_a_cut_the_leader_sends_its_high_watermark_again() -> None:
 
 
 def test_the_leader_is_informed_of_a_partition_that_was_left() -> None:
-    """Otherwise it goes on to read that partition for each fetch of the session."""
+    """Otherwise the leader reads that partition for each fetch of the session."""
     pair = Pair()
     other = Partition(
         "t", TOPIC_ID, 1, open_log(), FOLLOWER, brokers=pair.following.brokers, lag_max_ms=pair.following.lag_max_ms

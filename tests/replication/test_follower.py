@@ -1,4 +1,4 @@
-"""A follower's steps: what it takes over, what it refuses, and where it cuts its log."""
+"""A follower's steps: appends, refusals, and truncations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -81,7 +81,7 @@ def test_an_empty_log_does_not_begin_with_a_batch_of_a_newer_leader_epoch() -> N
     assert following.log.log_end_offset == 2
 
 
-def test_only_the_leader_is_listened_to() -> None:
+def test_only_records_of_the_leader_are_appended() -> None:
     for listener in (follower(), leader(), replica(2)):
         with pytest.raises(KafkaError) as error:
             take(listener, b"", 0, leader=3)
@@ -149,7 +149,7 @@ def test_an_epoch_without_records_is_forgotten_when_another_leads() -> None:
     assert contents(following.log) == [(0, 1, b"v1"), (1, 1, b"w")]
 
 
-def test_what_goes_beyond_the_leaders_log_is_cut_and_a_stale_log_begins_again() -> None:
+def test_records_beyond_the_leaders_log_are_cut_and_a_stale_log_starts_over() -> None:
     following = filled(1, 3)
     assert not following.require_follower_of(NodeId(1)).truncate_to_leader_end(Offset(2))
     assert not following.require_follower_of(NodeId(1)).truncate_to_leader_end(Offset(-1))
@@ -203,7 +203,7 @@ def test_a_follower_serves_consumers_that_ask_any_replica_up_to_its_own_high_wat
 
 @pytest.mark.parametrize(("checkpoint", "restored"), [(1, 1), (9, 2), (-1, 0)])
 @pytest.mark.step("replication", "Restart")
-def test_a_restart_believes_the_checkpoint_as_far_as_the_log_goes(checkpoint: int, restored: int) -> None:
+def test_a_restart_takes_the_checkpoint_at_most_up_to_the_log_end(checkpoint: int, restored: int) -> None:
     disk = SimulatedDisk()
     before = follower(log=open_log(disk))
     take(before, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=2)
@@ -248,7 +248,7 @@ def three_records(disk: BreakingDisk) -> Partition:
 
 
 def changes_of(cut: Callable[[Partition], object]) -> int:
-    """How many changes a cut makes of its disk."""
+    """The number of changes that a cut makes on its disk."""
     disk = BreakingDisk()
     following = three_records(disk)
     disk.changes_left = 1_000
@@ -257,7 +257,7 @@ def changes_of(cut: Callable[[Partition], object]) -> int:
 
 
 def refused_after(changes: int, cut: Callable[[Partition], object]) -> Partition:
-    """A follower whose disk refuses all of a cut but its first changes."""
+    """A follower whose disk failed after the first changes of a cut."""
     disk = BreakingDisk()
     following = three_records(disk)
     disk.changes_left = changes

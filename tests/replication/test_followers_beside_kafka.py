@@ -1,4 +1,4 @@
-"""A broker of ours takes up metadata and fetches as Apache Kafka's `ReplicaManager` and `ReplicaFetcherThread`."""
+"""A broker of ours applies metadata and fetches as Apache Kafka's `ReplicaManager` and `ReplicaFetcherThread`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A leader's steps: what fetches report to it, how far it commits, and what it proposes."""
+"""A leader's steps: progress by fetches, the high watermark, and proposals."""
 
 from dataclasses import replace
 from typing import Any
@@ -140,14 +140,14 @@ def test_only_news_is_a_step() -> None:
 
 
 @pytest.mark.step("replication", "AdvanceHighWatermark")
-def test_it_waits_for_the_slowest_member_and_not_for_who_lags_outside() -> None:
+def test_the_high_watermark_waits_for_the_slowest_member_and_not_for_lagging_outsiders() -> None:
     replica, _ = caught_up(isr=(1, 2))
     produce(replica, 3)
     fetch(replica, 2, 4, last_epoch=5)
     assert replica.high_watermark == 4
 
 
-def test_it_waits_for_a_follower_that_may_be_about_to_join() -> None:
+def test_the_high_watermark_waits_for_a_follower_that_may_be_about_to_join() -> None:
     replica, registry = caught_up(isr=(1, 2))
     fetch(replica, 3, 0)
     fetch(replica, 3, 1, last_epoch=5)
@@ -162,7 +162,7 @@ def test_it_waits_for_a_follower_that_may_be_about_to_join() -> None:
 
 
 @pytest.mark.step("replication", "AdvanceHighWatermark")
-def test_it_stands_still_while_the_isr_is_too_small() -> None:
+def test_the_high_watermark_does_not_advance_while_the_isr_is_too_small() -> None:
     replica = leader(isr=(1,), min_isr=2)
     produce(replica, acks=1)
     assert replica.high_watermark == 0
@@ -196,8 +196,8 @@ def test_acks_all_waits_for_the_high_watermark_and_then_asks_whether_enough_hold
 LATE = NOW + LAG_MS + 1
 
 
-def gone_by_answer() -> Partition:
-    """A leader of (1, 2) and of one record more than 2 has, to which the controller has answered that 2 is out."""
+def removed_by_response() -> Partition:
+    """A leader with ISR (1, 2) and a record that 2 lacks, after the response that removed 2 from the ISR."""
     replica, _ = caught_up(isr=(1, 2))
     produce(replica)
     assert replica.require_leader().shrink_isr(LATE)
@@ -208,8 +208,8 @@ def gone_by_answer() -> Partition:
     return replica
 
 
-def test_who_left_by_an_answer_counts_until_the_record_is_replayed() -> None:
-    replica = gone_by_answer()
+def test_a_replica_removed_by_a_response_counts_until_the_record_is_replayed() -> None:
+    replica = removed_by_response()
     assert not replica.take_up(state(isr=(1, 2)), LATE), "an earlier record says nothing of it"
     assert replica.high_watermark == 1
     assert replica.take_up(state(partition_epoch=11, isr=(1,)), LATE)
@@ -217,22 +217,22 @@ def test_who_left_by_an_answer_counts_until_the_record_is_replayed() -> None:
     assert not replica.take_up(state(partition_epoch=11, isr=(1,)), LATE)
 
 
-def test_a_later_record_shows_as_much() -> None:
-    replica = gone_by_answer()
+def test_a_later_record_ends_the_wait_too() -> None:
+    replica = removed_by_response()
     assert replica.take_up(state(partition_epoch=12, isr=(1,)), LATE)
     assert replica.high_watermark == 2
 
 
 def test_with_the_record_comes_the_setting_that_it_was_written_under() -> None:
-    """KIP-966: with min.insync.replicas=2 the controller keeps 2 eligible, for so small an ISR commits nothing."""
-    replica = gone_by_answer()
+    """KIP-966: with min.insync.replicas=2 the controller keeps 2 eligible, because an ISR of one commits nothing."""
+    replica = removed_by_response()
     replica.learn_min_isr(2)
     assert replica.take_up(state(partition_epoch=11, isr=(1,)), LATE)
     assert replica.high_watermark == 1
     assert replica.require_leader().answer_to_produce(Offset(2)) is None
 
 
-def test_who_joined_and_left_by_answers_counts_too() -> None:
+def test_a_replica_added_and_removed_by_responses_counts_too() -> None:
     replica, _ = caught_up(isr=(1, 2))
     fetch(replica, 3, 1, last_epoch=5)
     joining = replica.require_leader().take_proposal()
@@ -252,7 +252,7 @@ def test_who_joined_and_left_by_answers_counts_too() -> None:
 
 
 def test_a_new_leader_epoch_waits_for_no_replica_that_left_before() -> None:
-    replica = gone_by_answer()
+    replica = removed_by_response()
     assert replica.take_up(state(epoch=6, partition_epoch=12, isr=(1,)), NOW)
     assert replica.high_watermark == 2 and not replica.require_leader().removed_pending_replay
 

@@ -1,4 +1,4 @@
-"""A partition's leader: what it lets be seen, which clients it refuses, and what it traces."""
+"""A partition's leader: visible records, refused clients, and trace events."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_steps_are_traced_by_the_specifications_names() -> None:
 
 
 @pytest.mark.step("replication", "Acknowledge", "Consume")
-def test_what_clients_were_promised_is_traced_by_the_offset_behind_it() -> None:
+def test_acknowledged_and_consumed_ends_are_traced() -> None:
     steps: list[tuple[str, dict[str, Any]]] = []
     found = partition()
     found.produce(batch(NOW, NOW), NOW)

@@ -1,4 +1,4 @@
-"""A leader's proposals: which replicas join and leave the ISR, and what an answer settles."""
+"""A leader's proposals: which replicas join and leave the ISR, and the effect of a response."""
 
 import pytest
 

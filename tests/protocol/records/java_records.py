@@ -1,4 +1,4 @@
-"""Kafka's own record batches, as a Java program makes and reads them, and the same descriptions made by ours."""
+"""Kafka's own record batches, written and read by a Java program, and the same descriptions by our code."""
 
 import subprocess
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def record_text(record: Record) -> str:
 
 
 def describe(data: bytes) -> str:
-    """What we find in these batches, as Records.java says what Kafka finds."""
+    """Our description of the batches, in the form in which Records.java describes them."""
     texts: list[str] = []
     for header, _, batch in read_batches(data):
         check_crc(batch, header)
@@ -64,7 +64,7 @@ def write_line(
     producer: BatchProducer = NOT_IDEMPOTENT,
     leader_epoch: int = -1,
 ) -> str:
-    """The line that lets Java write a batch."""
+    """The input line with which Java writes a batch."""
     fields: list[object] = [
         "write", magic, int(codec), "append" if append_time else "create", records[0].offset,
         *producer[:3], str(producer.transactional).lower(), leader_epoch,

@@ -30,7 +30,7 @@ def random_headers(chance: random.Random) -> tuple[Header, ...]:
 
 
 def random_records(chance: random.Random, base_offset: int = 0, headers: bool = True) -> list[Record]:
-    """Up to 200 records with offsets in a row; some sets are of equal shape, as real ones mostly are."""
+    """Up to 200 records with consecutive offsets; some sets have records of equal shape, as most real ones have."""
     count = chance.choice((1, 2, 3, 65, 130, 200))
     twins = chance.random() < 0.5
     size = chance.choice((0, 10, 100))

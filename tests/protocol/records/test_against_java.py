@@ -18,7 +18,7 @@ pytestmark = pytest.mark.java
 
 
 class Variant(TypedDict, total=False):
-    """What a batch has beside its records."""
+    """The fields of a batch beside its records."""
 
     producer: BatchProducer
     leader_epoch: LeaderEpoch

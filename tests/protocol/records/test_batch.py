@@ -1,4 +1,4 @@
-"""The batch header, iteration, building, and what a broker writes in place."""
+"""The batch header, iteration, building, and fields that a broker overwrites in place."""
 
 import random
 import struct

@@ -23,7 +23,7 @@ def test_a_message_of_magic_1_by_bytes() -> None:
     assert data[16:].hex() == "01000000018bcfe56800000000016bffffffff"
 
 
-def test_what_the_format_cannot_carry() -> None:
+def test_headers_and_zstd_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="headers"):
         write_message_set([record_at(0, 0, None, None, ((b"h", None),))], 1)
     with pytest.raises(ValueError, match="zstd"):

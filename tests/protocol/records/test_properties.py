@@ -1,4 +1,4 @@
-"""Rules that hold for whatever records there are: every format gives back what it was given, and a cut takes only the tail."""
+"""Properties of all records: each format reads back what was written, and a truncation removes only the tail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LEGACY_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 
 @st.composite
 def records(draw: st.DrawFn, *, headers: bool = True, times: st.SearchStrategy[int] = INT64) -> list[Record]:
-    """A few records at offsets that rise, with gaps."""
+    """A few records at rising offsets with gaps."""
     offset = draw(st.integers(0, 2**62))
     found: list[Record] = []
     for _ in range(draw(st.integers(1, 6))):
@@ -51,8 +51,8 @@ def records(draw: st.DrawFn, *, headers: bool = True, times: st.SearchStrategy[i
 @given(records(), st.sampled_from(Codec))
 @example([record_at(0, -1, None, None), record_at(1, 2**63 - 1, None, None)], Codec.NONE)
 @example([record_at(0, 2**63 - 1, None, None), record_at(1, -(2**63), None, None)], Codec.NONE)
-def test_a_batch_gives_back_its_records(given_records: list[Record], codec: Codec) -> None:
-    """Timestamps too that lie further apart than 64 bits can say: deltas wrap, as Java's do."""
+def test_a_batch_is_read_back_as_its_records(given_records: list[Record], codec: Codec) -> None:
+    """Also with timestamps whose difference exceeds 64 bits: deltas wrap, as in Java."""
     batch = memoryview(build(given_records, codec=codec))
     header = read_header(batch)
     check_crc(batch, header)
@@ -81,7 +81,7 @@ def test_a_batch_that_is_cut_is_refused_whole(given_records: list[Record], codec
 @example(2**63 - 1, -(2**63), False, False)
 @example(-(2**63), 2**63 - 1, False, True)
 def test_any_timestamps_are_stored_or_refused(first: int, second: int, append_time: bool, bounded: bool) -> None:
-    """Sums that leave 64 bits must neither break the broker nor reach the log."""
+    """Timestamps whose sum overflows 64 bits must neither fail the broker nor be stored."""
     batch = build([record_at(0, first, None, b"a"), record_at(1, second, None, b"b")])
     base = struct.pack(">q", second)
     rules = ProduceRules(log_append_time=append_time, after_max_ms=3_600_000 if bounded else MAX_LONG)
@@ -110,7 +110,7 @@ def _with_crc(batch: bytearray) -> bytearray:
 )
 @example([record_at(0, 5, b"k", b"v")], 1, Codec.NONE, 0)
 @example([record_at(0, 5, b"k", b"v")], 1, Codec.GZIP, 0)
-def test_a_message_set_gives_back_its_records(
+def test_a_message_set_is_read_back_as_its_records(
     given_records: list[Record], magic: int, codec: Codec, append_time: int | None
 ) -> None:
     logged = None if append_time is None else TimestampMs(append_time)
@@ -138,7 +138,7 @@ def test_a_cut_takes_only_the_messages_that_it_hits(
 
 
 @given(st.booleans(), INT32, INT64, st.integers(0, 2**15 - 1), st.integers(0, 2**62))
-def test_a_marker_says_what_it_was_given(
+def test_a_marker_is_read_back_as_written(
     committed: bool, coordinator: int, producer: int, epoch: int, offset: int
 ) -> None:
     marker = EndTransaction(committed, LeaderEpoch(coordinator))
@@ -153,7 +153,7 @@ def test_a_marker_says_what_it_was_given(
 
 
 @given(st.sampled_from(ControlType))
-def test_a_control_key_says_its_type(kind: ControlType) -> None:
+def test_a_control_key_is_read_back_as_its_type(kind: ControlType) -> None:
     assert control_type(record_at(0, 0, control_key(kind), None)) == kind
 
 

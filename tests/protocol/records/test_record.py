@@ -1,4 +1,4 @@
-"""The walk over a batch's records finds what reading them one by one finds, and no malformed record passes it."""
+"""The walk over a batch's records agrees with reading them one by one, and refuses each malformed record."""
 
 import random
 import time
@@ -45,7 +45,7 @@ RECORDS = st.lists(
 
 @given(RECORDS, st.booleans())
 def test_the_walk_agrees_with_reading(runs: list[tuple], rising: bool) -> None:
-    """Runs of equal shape, whose timestamps stand still or rise, between records of every other shape."""
+    """Runs of equal shape, with equal or rising timestamps, between records of other shapes."""
     records: list[Record] = []
     for delta, key, value, headers, times in runs:
         for step in range(times):

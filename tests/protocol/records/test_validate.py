@@ -1,4 +1,4 @@
-"""What is demanded of a producer's batch, and no drawn batch shows in the comparison with Kafka (`test_validate_against_java`)."""
+"""Checks of a producer's batch that the drawn comparison with Kafka does not reach (`test_validate_against_java`)."""
 
 import struct
 
@@ -101,7 +101,7 @@ def test_many_bad_records_are_counted_not_listed() -> None:
 
 
 def test_a_producer_does_not_set_log_append_time() -> None:
-    """PRD-15, as Kafka 4.3.1 has it: only where no timestamp says otherwise, or the topic sets it itself."""
+    """PRD-15, as in Kafka 4.3.1: refused only without a timestamp, or if the topic itself sets the time."""
     data = batch(log_append_time=NOW)
     assert refused(bytes(data), ProduceRules(log_append_time=True)).code is ErrorCode.INVALID_TIMESTAMP
     assert refused(batch(log_append_time=NO_TIMESTAMP)).code is ErrorCode.INVALID_TIMESTAMP
@@ -117,9 +117,11 @@ def test_zstd_before_version_7() -> None:
     check_form(batch(codec=Codec.LZ4), 6)
 
 
-def test_coordinators_may_what_clients_may_not() -> None:
+def test_coordinators_may_write_batches_that_clients_may_not() -> None:
     validate(marker(), RULES, NOW, Origin.COORDINATOR)
-    validate(batch(producer=BatchProducer(*PRODUCER)), RULES, NOW, Origin.COORDINATOR)
+    without_sequence = bytes(batch(producer=BatchProducer(*PRODUCER)))
+    validate(bytearray(without_sequence), RULES, NOW, Origin.COORDINATOR)
+    assert refused(without_sequence).code is ErrorCode.INVALID_RECORD
 
 
 def test_a_good_batch_is_left_as_it_is() -> None:
@@ -158,7 +160,7 @@ def test_random_bytes_raise_our_error_only(data: bytes, chance: object) -> None:
     "producer", [BatchProducer(transactional=True), BatchProducer(ProducerId(5), NO_PRODUCER_EPOCH, 0)]
 )
 def test_a_batch_that_no_producer_could_have_built_is_packed_again_in_no_other_codec(producer: BatchProducer) -> None:
-    """Kafka 4.3.1 fails then, and takes it as it was sent otherwise."""
+    """Kafka 4.3.1 fails to; without a change of codec it stores the batch as sent."""
     data = batch(codec=Codec.GZIP, producer=producer)
     assert refused(data, ProduceRules(codec=Codec.LZ4)).code is ErrorCode.UNKNOWN_SERVER_ERROR
     validate(data, ProduceRules(codec=Codec.GZIP), NOW)

@@ -141,13 +141,13 @@ REFUSED_WHEN_REBUILT = (
     "Invalid negative producer epoch",
     "Cannot write transactional messages without a valid producer ID",
 )
-"""What Kafka stores as it is but will not pack again (again UNKNOWN_SERVER_ERROR); we do."""
+"""Kafka's errors for batches that it stores unchanged but cannot rebuild (UNKNOWN_SERVER_ERROR); ours can."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode().hex()
-"""What Kafka makes of a header's name that is not UTF-8 when it packs again; we leave the name as it is."""
+"""Kafka's replacement for a header's name that is not UTF-8 when it rebuilds a batch; ours keeps the name."""
 
 
 def is_misnumbered(data: bytes) -> bool:
-    """Whether an unpacked batch's offset deltas are not 0, 1, 2 ...: Kafka stores it so, we number its records."""
+    """Whether an uncompressed batch's offset deltas are not 0, 1, 2 ...: Kafka stores it unchanged, ours renumbers."""
     header = read_header(data)
     return header.codec is Codec.NONE and not walk(data[61 : header.size], header.record_count).in_sequence
 

@@ -165,11 +165,15 @@ def test_what_other_checks_did_not_detect_is_asked_again_from_the_first_run(monk
 
 
 def test_the_stored_rows_can_be_read():
-    assert all(row.fingerprint and (row.runs or row.simulation) for row in load(STORE).values())
+    rows = load(STORE)
+    assert rows and all(row.fingerprint and (row.runs or row.simulation) for row in rows.values())
 
 
 def test_the_stored_rows_show_the_change_that_they_name():
+    compared = 0
     for row in load(STORE).values():
         change = all_changes().get(row.change)
         if change is not None and is_current(change, row):
             assert (change.was[:200], change.becomes[:200]) == (row.was, row.becomes), row.change
+            compared += 1
+    assert compared > len(load(STORE)) / 2

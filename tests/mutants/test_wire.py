@@ -204,11 +204,14 @@ def test_rewritings_by_chance_are_those_of_their_seed(loop: Loop, broker: Broker
 
 def test_a_lie_is_judged_by_what_speaks_of_it_and_by_bystanders() -> None:
     usage = Store.read(STORE).usage
+    with_bystanders = 0
     for lie in random.Random(1).sample([*LIES.values()], 40):
         chosen = selection(lie, usage, 0)
         assert {id for id in lie.accusers if len(id) > 3} <= {*chosen}
+        with_bystanders += any(id not in lie.accusers and id[:3] not in lie.accusers for id in chosen)
         assert chosen == selection(lie, usage, 0)
         assert len(fingerprint(lie)) == 12
+    assert with_bystanders > 30
 
 
 def test_the_store_keeps_what_it_is_given(tmp_path: Path) -> None:

@@ -33,6 +33,10 @@ def test_a_tag_of_this_commit_is_its_version_and_results_of_another_name_the_com
     assert named == VERSION and (bool(plus) == (not tags)) and commit.startswith(short)
 
 
+def test_there_are_issue_forms() -> None:
+    assert FORMS
+
+
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
 def test_an_issue_form_has_what_github_asks_for(path):
     form = yaml.safe_load(path.read_text())

@@ -9,6 +9,8 @@ from linearizability.simulation.schedule import read_schedule
 
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
+assert FOUND, "no stored schedule"
+
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_a_run_that_broke_a_promise_keeps_it(path: Path):

@@ -45,13 +45,26 @@ def test_transactions_may_take_longer_where_the_clock_was_set_back():
     assert Schedule(seed=1, clients=clients, faults=(ahead,)).contract().bound_after_healing_ms == 60_000
 
 
+NODE_OF_ROLE = {
+    "": "node 2",
+    "leader": "the leader of orders-0",
+    "controller": "the active controller",
+    "bystander": "a node that neither leads orders-0 nor is the active controller",
+    "coordinator": "the groups' coordinator",
+    "transaction-coordinator": "the transactions' coordinator",
+    "actor": "the node that takes that step",
+    "other": "the other node of that step",
+    "between": "the two nodes of that step",
+}
+
+
 def test_a_plan_in_words_names_the_node_of_each_role():
     roles = get_args(Fault.model_fields["role"].annotation)
-    assert "bystander" in roles
+    assert {*roles} == {*NODE_OF_ROLE}
     for role in roles:
         fault = Fault(at_ms=1, kind="pause", role=role, node=2, topic="orders")
         (line,) = [line for line in plan_of(Schedule(seed=1, nodes=3, faults=(fault,))) if line.startswith("1 ms:")]
-        assert role or "node 2" in line, line
+        assert line.startswith(f"1 ms: pause, {NODE_OF_ROLE[role]} \u2014"), line
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_the_fault_is_injected_into_the_other_node_of_a_step(monkeypatch):
         Fault(at_ms=200, after="AppendFetched", kind="pause", role="other"),
         Fault(at_ms=200, kind="stop", role="leader", topic="orders"),
     )
-    assert seen == leading, "the node that a follower's append names is its leader"
+    assert seen and seen == leading, "the node that a follower's append names is its leader"
 
 
 @pytest.mark.parametrize("after", ["Nonsense", "Crash"])

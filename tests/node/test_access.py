@@ -46,8 +46,8 @@ ANYTHING: Any = type("Anything", (), {"__getattr__": lambda self, name: self})()
 SERVED = {*broker_handlers(ANYTHING), *controller_handlers(ANYTHING), *DECIDED_HANDLERS}
 DESCRIBE_LOG_DIRS, FIRST_DESCRIBE_LOG_DIRS_WITH_ERROR = 35, 3
 UNREFUSED = {3, 10, 16, 18, 38, 39, 40, 41, 60, 65, 66, 75}
-"""APIs that answer everyone, and hide things or refuse items; of a request without items nothing is refused. Of a delegation
-token the controller asks who owns it, and one for oneself needs nothing."""
+"""APIs that refuse no client as a whole: they hide or refuse items. The controller checks the owner of a delegation
+token, and a token for oneself needs no permission."""
 
 
 def access(*acls: Acl, properties: Mapping[str, str] | None = None, ready: bool = True) -> Access:
@@ -71,7 +71,7 @@ def acl(type_: ResourceType, name: str, operation: Operation, permission: Permis
 
 
 def filled(key: int) -> Any:
-    """A request of the API that names one thing wherever it can, with an id of an unknown topic nowhere."""
+    """A request of the API with one item in each array and no topic id."""
     return _filled(APIS[key].request)
 
 
@@ -202,7 +202,7 @@ def test_a_wrong_cursor_is_refused_before_anything_is_hidden(asked: list[str]) -
     ]
 
 
-def test_what_may_be_done_with_a_topic_is_not_said_where_the_request_is_wrong_as_a_whole() -> None:
+def test_a_topic_with_an_error_has_no_authorized_operations() -> None:
     wanted = MetadataRequest.MetadataRequestTopic(name="t", topic_id=UUID(int=5))
     body = MetadataRequest(topics=[wanted], include_topic_authorized_operations=True)
     admission = access(acl(ResourceType.TOPIC, "*", Operation.READ)).admit(request(3, 10), body)
@@ -266,7 +266,7 @@ def test_no_authorizer_admits_everything() -> None:
 
 
 def test_the_order_in_which_a_table_is_drawn_does_not_matter() -> None:
-    """A denial decides wherever it comes in the table."""
+    """A denial decides in each order of the table."""
     acls = [
         acl(ResourceType.GROUP, "x", Operation.READ),
         acl(ResourceType.GROUP, "*", Operation.ALL),
@@ -282,7 +282,7 @@ def test_the_order_in_which_a_table_is_drawn_does_not_matter() -> None:
 @pytest.mark.parametrize(
     "changes", [{"listener": "PLAINTEXT"}, {"listener": "SSL", "principal": "User:ANONYMOUS"}, {"by_token": True}]
 )
-def test_no_tokens_for_who_has_not_authenticated_or_has_by_a_token(key: int, changes: dict[str, Any]) -> None:
+def test_token_requests_without_authentication_or_by_a_token_are_refused(key: int, changes: dict[str, Any]) -> None:
     asked = request(key, versions_of(key)[1])
     for name, value in changes.items():
         setattr(asked.client, name, value)

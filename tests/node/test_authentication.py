@@ -1,4 +1,4 @@
-"""SASL on the broker's side: who may ask what before authentication, the mechanisms, and sessions that end."""
+"""SASL on the broker's side: requests before authentication, the mechanisms, and the end of sessions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def no_token(id: str, mechanism: int) -> None:
 
 
 def scram(user: str, password: str, salt: bytes, nonce: str = "n", name: str = "SCRAM-SHA-256") -> Scram:
-    """The server's side for one user."""
+    """The server's side of SCRAM for one user."""
     number, hash_name = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}[name]
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, 4096)
     known = {(user, number): credential(user, number, salt, 4096, salted)}
@@ -204,8 +204,8 @@ def by_token(ends: TimestampMs) -> SaslSession:
     return SaslSession(SETTINGS, new)
 
 
-def say_token(sasl: SaslSession, password: str, extension: str = "tokenauth=true", id: str = "id") -> int:
-    """Log in by the token; gives the session's lifetime."""
+def log_in_by_token(sasl: SaslSession, password: str, extension: str = "tokenauth=true", id: str = "id") -> int:
+    """Authenticate by the token; return the session's lifetime in ms."""
     sasl.takes(HANDSHAKE, NOW)
     sasl.handshake(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
     exchange = ScramExchange("SCRAM-SHA-256", id, password, extension)
@@ -220,7 +220,7 @@ def say_token(sasl: SaslSession, password: str, extension: str = "tokenauth=true
 def test_the_bearer_of_a_token_is_its_owner_until_it_ends() -> None:
     ends = TimestampMs(NOW + 5_000)
     sasl = by_token(ends)
-    assert say_token(sasl, base64.b64encode(b"hmac").decode()) == 5_000
+    assert log_in_by_token(sasl, base64.b64encode(b"hmac").decode()) == 5_000
     assert (sasl.principal, sasl.by_token, sasl.expires_at) == ("User:a", True, ends)
     with pytest.raises(AuthenticationFailed, match="has expired"):
         sasl.takes(METADATA, ends)
@@ -228,7 +228,7 @@ def test_the_bearer_of_a_token_is_its_owner_until_it_ends() -> None:
 
 def test_a_token_that_has_ended_gives_no_request_a_session() -> None:
     sasl = by_token(TimestampMs(NOW - 1))
-    assert say_token(sasl, base64.b64encode(b"hmac").decode()) == 0
+    assert log_in_by_token(sasl, base64.b64encode(b"hmac").decode()) == 0
     with pytest.raises(AuthenticationFailed, match="has expired"):
         sasl.takes(METADATA, NOW)
 
@@ -239,4 +239,4 @@ def test_a_token_that_has_ended_gives_no_request_a_session() -> None:
 )
 def test_a_token_is_no_user_and_has_one_password(password: str, extension: str, id: str) -> None:
     with pytest.raises(AuthenticationFailed):
-        say_token(by_token(TimestampMs(NOW + 1)), password, extension, id)
+        log_in_by_token(by_token(TimestampMs(NOW + 1)), password, extension, id)

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: one message with a token; a refused one is answered before the exchange fails (OAuthBearerSaslServer)."""
+"""OAUTHBEARER: one message with a token; a refused token is answered before the exchange fails (OAuthBearerSaslServer)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_bearer_is_the_user_that_the_token_names() -> None:
     "message",
     [b"", b"\xff", b"n,,\x01\x01", b"y,,\x01auth=Bearer x\x01\x01", b"n,,\x01auth=Basic x\x01\x01", b"n,,\x01auth=Bearer \x01\x01", b"n,,\x01auth=Bearer x\x01"],
 )  # fmt: skip
-def test_what_is_no_message_fails_at_once(message: bytes) -> None:
+def test_a_malformed_message_fails_at_once(message: bytes) -> None:
     with pytest.raises(Refused) as refused:
         exchange().answer(message, NOW)
     assert refused.value.said is None
@@ -131,7 +131,7 @@ def test_settings_go_from_the_mechanism_on_a_listener_to_the_general_ones() -> N
         ("jaas.config", f"{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredValidatorRequiredScope=x;", "unsecuredValidatorRequiredScope"),
     ],
 )  # fmt: skip
-def test_what_would_take_unsigned_tokens_is_refused_by_name(name: str, value: str, said: str) -> None:
+def test_a_handler_of_unsigned_tokens_is_refused_by_name(name: str, value: str, said: str) -> None:
     with pytest.raises(WrongSecurity, match=said):
         sasl_of({**SETTINGS, f"listener.name.in.oauthbearer.sasl.{name}": value}, "IN")
 

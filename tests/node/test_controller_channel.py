@@ -1,4 +1,4 @@
-"""Requests on their way to the active controller: answered once, wherever it comes to be, and refused when their time is over."""
+"""Requests forwarded to the active controller: each is answered once, through changes of controller, or times out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By how many partitions a broker divides groups and transactional ids: by as many as there were when it had caught up.
+"""The number of partitions by which a broker divides groups and transactional ids: that of the time when it had caught up.
 
 Seen of Apache Kafka 4.3.1: committed offsets are still found after `__consumer_offsets` got more partitions, and no more once the
 broker was restarted; FindCoordinator for a key whose partition the topic does not have is COORDINATOR_NOT_AVAILABLE.
@@ -28,7 +28,7 @@ from tests.node.three_nodes import frame_of
 
 CLIENT = 1
 MOVED = "g1"
-"""A group that is kept by another partition of three than of one."""
+"""A group whose partition of three is another than its partition of one."""
 COUNTS = {f"{prefix}.num.partitions": "1" for prefix in ("offsets.topic", "transaction.state.log")}
 
 
@@ -80,7 +80,7 @@ def test_no_group_moves_before_the_broker_is_restarted() -> None:
 @pytest.mark.parametrize(("kind", "topic"), [(0, OFFSETS_TOPIC), (1, TRANSACTIONS_TOPIC)])
 def test_a_key_whose_partition_the_topic_does_not_have_has_no_coordinator(kind: int, topic: str) -> None:
     _, node = started(**dict.fromkeys(COUNTS, "3"))
-    create(node, topic, NOW)  # by hand, with one partition
+    create(node, topic, NOW)  # without auto-creation, with one partition
     keys = {partition_for(key, 3): key for key in ("g0", "g1", "g2", "g3")}
     assert coordinator(node, keys[0], kind) == (ErrorCode.NONE, 1)
     assert coordinator(node, keys[1], kind) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)

@@ -1,4 +1,4 @@
-"""A refused client learns who leads and where, from the versions on that can say it (KIP-951)."""
+"""A refused client learns the leader and its address, in the versions that have the fields (KIP-951)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line before the active controller: answers wait for the commit, and are never given by who was deposed."""
+"""The queue of the active controller: responses wait for the commit, and a deposed controller sends none."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_committed_but_not_applied_is_not_enough() -> None:
     assert story.events == ["decide first"]
 
 
-def test_who_was_deposed_gives_no_answer() -> None:
+def test_a_deposed_controller_sends_no_response() -> None:
     story = Story()
     story.submit("first")
     story.submit("second")
@@ -90,7 +90,7 @@ def test_a_new_leader_epoch_does_not_answer_for_the_one_before() -> None:
     assert story.events == ["decide first", "abandon first"]
 
 
-def test_nothing_is_decided_upon_what_is_not_committed() -> None:
+def test_a_decision_waits_for_uncommitted_records() -> None:
     """Records that a tick of the controller wrote, not a decision."""
     story = Story()
     story.quorum.log_end_offset = Offset(2)

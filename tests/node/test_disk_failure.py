@@ -1,4 +1,4 @@
-"""After the first failure of its disk a node must end: a retry is not answered from what may never be durable."""
+"""After the first failure of its disk a node must end, so that no retry is acknowledged that may never be durable."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Drawn runs of three nodes whose ACLs and credentials change while nodes are killed and cut off: a stranger gets nothing that
-they deny it.
+the ACLs deny.
 
-What a node may show the stranger follows from the ACLs that this very node has applied when it answers, by a rule that is written
-out here: also of a fetch that has waited, or goes on in a session, while an ACL came or went. Some of its fetches come by SASL:
-a node lets in who knows the password that this node has applied when the exchange begins, and serves until the session ends. And
-the stranger asks every API.
+A node may show the stranger the records that the ACLs allow which this node has applied when it answers; the rule is written out
+here. It holds also for a fetch that has waited, or goes on in a session, while ACLs changed. Some of its fetches come by SASL:
+a node admits the password that it has applied when the exchange begins, and serves until the session ends. And
+the stranger calls every API.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def salted(password: str) -> bytes:
 
 
 class Guarded(ThreeNodes):
-    """Three nodes with an authorizer, and a stranger at each; it asks first what it was not yet answered in earlier runs."""
+    """Three nodes with an authorizer, and a stranger at each, which first calls APIs that no earlier run has called."""
 
     def __init__(self, seed: int, apis: set[int] | None = None) -> None:
         self.chance = random.Random(seed)
@@ -95,7 +95,7 @@ class Guarded(ThreeNodes):
         """Node and connection of each login -> when its session ends."""
         self.cut_off: NodeId | None = None
         self.said: dict[int, Message] = {}
-        """Correlation id -> the answer to a step of a login."""
+        """Correlation id -> the response to a step of a login."""
         self.logins = self.failed_logins = self.ended = self.kills = self.cuts = 0
         login = f"listener.name.{LISTENER.lower()}.{MECHANISM.lower()}"
         super().__init__(
@@ -121,7 +121,7 @@ class Guarded(ThreeNodes):
             self.sessions.pop((id, effect.connection), None)
 
     def _look(self, node: Node, frame: bytes) -> None:
-        """What the stranger is answered must be what the node's ACLs say at this moment."""
+        """Compare a response to the stranger with the node's present ACLs."""
         key, version, _ = self.asked.pop((node.id, int.from_bytes(frame[:4], "big")))
         _, answer = decode_response(key, version, frame)
         if key == FETCH:
@@ -144,7 +144,7 @@ class Guarded(ThreeNodes):
                 self.shown += bool(each.records)
 
     def say(self, id: NodeId, body: Message, version: int, connection: int = 0) -> None:
-        """The stranger asks, on a new connection unless one is given."""
+        """Send a request of the stranger, on a new connection unless one is given."""
         self.numbers += 1
         frame = encode_request(body.KEY, version, self.numbers, "stranger", body)[4:]
         if not connection:
@@ -160,7 +160,7 @@ class Guarded(ThreeNodes):
         return self.chance.choice([*sorted(found), 0])
 
     def stored_key(self, id: NodeId) -> bytes | None:
-        """What the node has applied of the stranger's password."""
+        """The stranger's stored key that the node has applied."""
         record = self.nodes[id].image.carried.get((UserScramCredentialRecord, (USER, SCRAM[MECHANISM])))
         return bytes(record.stored_key) if isinstance(record, UserScramCredentialRecord) else None
 
@@ -189,7 +189,7 @@ class Guarded(ThreeNodes):
             assert (id, session) not in self.sessions, f"node {id} serves a stranger after its session's end"
 
     def log_in(self, id: NodeId) -> None:
-        """By one of the passwords; the credential may change between the two messages."""
+        """Log in by one of the passwords; the credential may change between the two messages."""
         password = self.chance.choice(PASSWORDS)
         exchange = ScramExchange(MECHANISM, USER, password)
         self.numbers += 1
@@ -237,7 +237,7 @@ class Guarded(ThreeNodes):
         self.ask(id, changes(deletions=[], upsertions=[upsertion]))
 
     def write(self, id: NodeId) -> None:
-        """A record that fetches may wait for; where the node leads neither topic nothing happens."""
+        """Produce a record for which fetches may wait; without effect on a node that leads neither topic."""
         for name in TOPICS:
             if self.led(id, name):
                 data = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch(b"a")))
@@ -389,7 +389,7 @@ def test_a_session_without_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_credential_whose_decision_waits_is_the_one_that_was_sent() -> None:
-    """The controller decides upon what is committed: the second request waits, and what it came in is used again meanwhile."""
+    """The second request waits for the commit of the first; the buffer in which it came is overwritten meanwhile."""
     run = Guarded(1)
     (active,) = (id for id, node in run.nodes.items() if node.controller.is_active)
     for user, password in zip(("one", "other"), PASSWORDS, strict=True):

@@ -1,7 +1,7 @@
-"""A setting that may change while the broker runs is followed by the running broker, and does what it would do in the file.
+"""A running broker follows a changed setting, with the same effect as in its properties file.
 
-Each setting that this broker takes is in one of the two tables: what a node does under the new value is compared with what a
-node does that was started with it; or no part of this broker reads it.
+Each setting that this broker accepts is in one of two tables: for one a node under the new value is compared with a node that was
+started with it; the other has settings that no part of this broker reads.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ LISTENER = "PLAINTEXT"
 ADDRESS = "10.0.0.1"
 SOURCES = Path(__file__).parents[2] / "reference"
 TABLES = {"broker_configs.py", "broker_rules.py", "config_table.py", "security.py", "without_effect.py"}
-"""Where a name says nothing of a part that reads it."""
+"""Files that name settings without reading them."""
 
 
 class Running:
-    """A node with two topics, and what counts its connections."""
+    """A node with two topics, and its connection limits."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, static: Mapping[str, str]) -> None:
         monkeypatch.setattr(own, "PROPERTIES", {**own.PROPERTIES, "log.dirs": str(own.HOME), **static})
@@ -63,7 +63,7 @@ class Running:
         self.started.tick(100)
 
     def alter(self, broker: str, name: str, value: str) -> None:
-        """A change that must be taken."""
+        """Alter a setting. Errors: AssertionError if it is refused."""
         answer = self.altered(broker, name, value)
         assert answer.error_code == 0, answer.error_message
 
@@ -91,7 +91,7 @@ def allows_unclean_elections(running: Running) -> object:
 
 
 def takes_new_replicas(running: Running) -> object:
-    """Whether its directory does, and what the controller knows of it."""
+    """Whether the directory takes new replicas, and the broker's registration in the image."""
     running.started.tick(100)
     return running.node.logs.is_cordoned(running.node.logs.directories[0]), running.node.image.brokers[NodeId(1)]
 
@@ -105,7 +105,7 @@ def assignment_interval(running: Running) -> object:
 
 
 def remembered_producers(running: Running) -> object:
-    """Those that a log knows, an hour after they have appended."""
+    """The number of producers that a log remembers an hour after they appended."""
     batch = build([Record(Offset(0), own.NOW, b"k", b"v")], producer=BatchProducer(ProducerId(7), ProducerEpoch(0), 0))
     produce(running.started.ask, PLAIN, batch)
     for _ in range(6):
@@ -120,7 +120,7 @@ def make_dirty(running: Running, records: int = 12) -> None:
 
 
 def compaction(running: Running) -> object:
-    """After how long a log is compacted that is dirty from now on, how long that takes, and how much it reads."""
+    """For a log that is dirty from now on: the time until it is compacted, the rest after it, and the bytes read."""
     cleaner = running.node.logs.directories[0].cleaner
     running.started.tick(10 * EXPIRY_CHECK_MS)
     make_dirty(running)
@@ -145,7 +145,7 @@ def connections(running: Running) -> object:
 
 
 def connection_rate(running: Running) -> object:
-    """For how long a listener rests after some connections."""
+    """For each of some connections, whether the listener is throttled after it."""
     return [running.node.quotas.throttle_listener(LISTENER, False, running.started.now) > 0 for _ in range(50)]
 
 
@@ -179,7 +179,7 @@ OBSERVED: dict[str, tuple[str, Observe]] = TOPIC_DEFAULTS | {
     "unclean.leader.election.enable": ("true", allows_unclean_elections),
 }
 BESIDE = {"log.cleaner.dedupe.buffer.size": {"log.cleaner.io.buffer.load.factor": "0.00005"}}
-"""Setting -> what the file has besides: 1 MB, the least that Kafka takes, is more than the compacted log has."""
+"""Setting -> other settings in the file: 1 MB, the least that Kafka accepts, is more than the compacted log has."""
 OF_LISTENER = {
     f"listener.name.plaintext.{name}": OBSERVED[name] for name in ("max.connections", "max.connection.creation.rate")
 }
@@ -199,7 +199,7 @@ NOT_HERE = """
     remote.log.manager.follower.thread.pool.size remote.log.reader.threads
     replica.alter.log.dirs.io.max.bytes.per.second share.coordinator.cached.buffer.max.bytes
 """
-"""What is not supported (reference/README.md), and classes of one's own."""
+"""Unsupported settings (reference/README.md), and names of plug-in classes."""
 UNREAD = {*THREADS.split(), *SIZES.split(), *NOT_HERE.split()}
 TAKEN = CLUSTER_WIDE | {
     name
@@ -214,7 +214,7 @@ def test_each_setting_that_may_change_is_in_a_table() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(UNREAD))
-def test_what_is_not_observed_is_read_nowhere(name: str) -> None:
+def test_a_setting_without_effect_is_read_nowhere(name: str) -> None:
     topics = {topic for topic, definition in TOPIC.items() if name in definition.synonyms}
     for path in sorted(SOURCES.rglob("*.py")):
         if path.name not in TABLES:
@@ -281,7 +281,7 @@ EXTREMES = (
 
 
 @pytest.mark.parametrize("name", sorted(OBSERVED.keys() - TOPIC_DEFAULTS.keys()))
-def test_no_value_that_is_taken_stops_the_node(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_accepted_value_stops_the_node(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     accepted = 0
     for value in EXTREMES:
         try:

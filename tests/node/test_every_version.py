@@ -37,7 +37,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceCluste
     with open_target("reference:1", folder=tmp_path_factory.mktemp("versions")) as opened:
         assert isinstance(opened, ReferenceCluster)
         yield opened
-    logs = [path.read_text() for path in opened.folder.rglob("*.log") if path.parent.parent == opened.folder]
+    logs = [path.read_text() for path in opened.folder.rglob("node.log")]
     assert logs and not [each for each in logs if "Traceback" in each], logs
 
 

@@ -25,7 +25,7 @@ PRODUCER = ProducerId(4711)
 
 @pytest.fixture
 def node() -> Node:
-    """Its topic `t` has two records, three of an open transaction, two others, and one that is not committed."""
+    """A node whose topic `t` has two records, three of an open transaction, two others, and one that is not committed."""
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
     node = start(disk, NOW)
@@ -45,7 +45,7 @@ def node() -> Node:
 
 
 def ask(node: Node, offset: int, isolation_level: int) -> FetchResponse.PartitionData | None:
-    """What a fetch is answered; None while it waits."""
+    """The partition's data in the response; None while the fetch waits."""
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
     body = FetchRequest(
         max_wait_ms=5000,
@@ -72,7 +72,7 @@ def is_answered_at_once(node: Node, offset: int, isolation_level: int) -> bool:
 def test_who_asks_for_what_lies_behind_all_that_it_may_see_is_answered_at_once(
     node: Node, isolation_level: int, at_once: list[int]
 ) -> None:
-    """Not so within the batch at which that ends: there more may come."""
+    """An offset within the last visible batch waits: more records may follow."""
     assert [offset for offset in range(9) if is_answered_at_once(node, offset, isolation_level)] == at_once
 
 

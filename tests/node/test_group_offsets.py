@@ -1,4 +1,4 @@
-"""What a node says of groups' offsets before it keeps any."""
+"""Offset requests to a node before the offsets topic exists."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.node.three_nodes import calls_of
 
 CLIENT = 9
 BETWEEN_NODES = {*range(4, 8), 27, *range(52, 60), 62, 63, 64, 67, 70, 73, 80, 81, 82}
-"""What nodes alone may ask."""
+"""APIs for nodes alone."""
 TOPIC, BROKER = 2, 4
 NAMES = {
     "name", "topic", "topic_name", "group_id", "resource_name", "transactional_id", "user", "key", "principal_name",
@@ -49,13 +49,13 @@ def arrays(table: type[Message], version: int) -> Iterator[str]:
 
 
 class Form(NamedTuple):
-    """Of a request: its API and version, the array that is long, and what the other fields have."""
+    """The form of a request: API, version, the long array, and the values of other fields."""
 
     key: int
     version: int
     long: str
     kind: int
-    """Of configurations' resources."""
+    """The type of the resources of configurations."""
     has_others: bool
     """Whether other arrays have an item, and topics an id."""
 
@@ -70,7 +70,7 @@ def forms(key: int) -> Iterator[Form]:
 
 
 def message(table: type[Message], form: Form, count: int, numbers: Iterator[int]) -> Any:
-    """A message with different names, whose long array has so many items."""
+    """A message with distinct names, whose long array has `count` items."""
     values: dict[str, Any] = {}
     for field in fields(table, form.version):
         is_over = (
@@ -104,7 +104,7 @@ WITH_ARRAYS = [key for key in sorted(SERVED - BETWEEN_NODES) if any(forms(key))]
 
 
 def cost_of(form: Form, count: int, properties: dict[str, str]) -> int:
-    """How many functions in Python a new node calls for a request."""
+    """The number of Python functions that a new node calls for a request."""
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
     node = start(disk, NOW, **NO_SNAPSHOTS, **properties)

@@ -1,6 +1,6 @@
 """A node with two log directories: what it serves when one fails, and how a replica moves from one to the other.
 
-What Apache Kafka does in the same places is in `tests/tools/test_log_directories.py`.
+`tests/tools/test_log_directories.py` has the same cases for Apache Kafka.
 """
 
 from __future__ import annotations

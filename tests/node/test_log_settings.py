@@ -1,4 +1,4 @@
-"""What the logs of a topic follow is always the strongest of the settings that stand in the image."""
+"""The logs of a topic follow the strongest of the settings in the image."""
 
 from __future__ import annotations
 

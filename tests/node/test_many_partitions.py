@@ -1,4 +1,4 @@
-"""A cluster with more partitions than one batch of metadata holds, and what one event costs where most partitions have no news."""
+"""A cluster with more partitions than one metadata batch holds, and the cost of one event while most partitions are idle."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def cost_of_a_quiet_minute(partitions: int) -> int:
 
 
 def test_partitions_without_news_cost_next_to_nothing() -> None:
-    """Each is looked at when it may lag, and when checkpoints are written: not each second."""
+    """Each is examined when it may lag and when checkpoints are written, not each second."""
     assert cost_of_a_quiet_minute(MANY) <= 1.2 * cost_of_a_quiet_minute(FEW)
 
 

@@ -1,4 +1,4 @@
-"""A node with many replicas takes them up by and by, and answers in between."""
+"""A node takes up many replicas in portions, and handles requests in between."""
 
 from __future__ import annotations
 

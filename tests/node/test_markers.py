@@ -1,6 +1,6 @@
 """Markers on their way: one request a broker at a time, until every partition has one.
 
-What brokers answer, and where a marker goes then, is drawn beside Kafka (`test_transactions_beside_kafka`).
+Errors of brokers and retries are drawn beside Kafka (`test_transactions_beside_kafka`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Answered = Callable[[Any, TimestampMs], None]
 
 @dataclass
 class Room:
-    """A node with one coordinator, whose log never fails but when it is asked to; other brokers are the test."""
+    """A node with one coordinator, whose log fails on request only; the test plays the other brokers."""
 
     leaders: dict[TopicPartition, int] = field(default_factory=lambda: {A: 2, B: 3, C: 2})
     asked: list[tuple[int, WriteTxnMarkersRequest, Answered]] = field(default_factory=list[Any])
@@ -79,7 +79,7 @@ class Room:
         self.markers.send(AT_ONCE)
 
     def answer(self, code: ErrorCode | None = ErrorCode.NONE, now: TimestampMs = AT_ONCE) -> None:
-        """The oldest request is answered for all its partitions, or not at all."""
+        """Answer the oldest request for all its partitions, or not at all (None)."""
         _, body, answered = self.asked.pop(0)
         answered(None if code is None else response(body, code), now)
 
@@ -164,7 +164,7 @@ def test_a_completion_that_cannot_be_written_is_tried_again(code: ErrorCode) -> 
     assert room.state("x") is State.COMPLETE_COMMIT
 
 
-def test_who_is_no_coordinator_any_more_sends_nothing() -> None:
+def test_a_deposed_coordinator_sends_nothing() -> None:
     room = Room()
     room.prepare("x", A)
     room.prepare("y", A)  # in line

@@ -59,7 +59,7 @@ class Broker:
         self.answer(BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True))
 
 
-def test_a_life() -> None:
+def test_registration_catching_up_and_unfencing() -> None:
     broker = Broker()
     member = broker.member
     broker.register()
@@ -167,13 +167,13 @@ def test_a_broker_that_is_gone_does_not_register_again() -> None:
     assert broker.member.state is State.GONE and broker.member.next_deadline() is None
 
 
-def test_who_never_registered_may_leave_at_once() -> None:
+def test_a_broker_that_never_registered_stops_at_once() -> None:
     broker = Broker()
     broker.leave(0, timeout_ms=1000)
     assert broker.member.state is State.GONE
 
 
-def test_who_is_being_registered_waits_to_know_its_epoch() -> None:
+def test_a_stop_during_registration_waits_for_the_broker_epoch() -> None:
     broker = Broker()
     broker.tick(0)
     broker.leave(0, timeout_ms=1000)
@@ -186,7 +186,7 @@ def test_who_is_being_registered_waits_to_know_its_epoch() -> None:
     assert (broker.member.state, broker.member.broker_epoch) == (State.GONE, 7)
 
 
-def test_who_is_being_registered_and_wants_to_stop_waits_neither_after_a_refusal_nor_for_ever() -> None:
+def test_a_stop_during_registration_ends_by_a_refusal_or_a_timeout() -> None:
     refused = Broker()
     refused.tick(0)
     refused.leave(0, timeout_ms=1000)
@@ -216,8 +216,8 @@ def test_the_last_of_a_cluster_that_stops_finds_no_controller_to_ask() -> None:
     assert broker.member.state is State.GONE
 
 
-def test_who_is_to_stop_before_it_has_caught_up_has_not_caught_up() -> None:
-    """Else it would act by what the metadata say of its earlier incarnation (ServeBeforeReplay); found by a simulated trace."""
+def test_a_broker_that_stops_before_it_has_caught_up_never_catches_up() -> None:
+    """Otherwise it would act on metadata about its earlier incarnation (ServeBeforeReplay); found by a simulated trace."""
     starting = Broker()
     starting.leave(0, 1_000)
     starting.applied = Offset(100)

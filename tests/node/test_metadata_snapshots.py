@@ -44,7 +44,7 @@ def start(disk: SimulatedDisk, now: TimestampMs, **properties: str) -> Node:
 
 
 def ask(node: Node, body: Message, now: TimestampMs) -> None:
-    """Put a client's request to a node; the answer is not looked at."""
+    """Send a client's request to a node; ignore the response."""
     client = 4711
     node.connected(client, "127.0.0.1", "PLAINTEXT")
     node.receive(client, encode_request(body.KEY, versions_of(body.KEY)[1], 1, "test", body)[4:], now)

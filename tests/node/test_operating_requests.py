@@ -1,6 +1,6 @@
-"""What a broker answers an operator for itself: its loggers, what has settings, where its replicas lie.
+"""Requests of an operator that each broker answers for itself: loggers, configured resources, log directories.
 
-The expectations are Apache Kafka 4.3.1's answers, which were asked the same; the tools are compared in `tests/tools`.
+The expectations are Apache Kafka 4.3.1's responses to the same requests; the tools are compared in `tests/tools`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions gives no more partitions a page than max.request.partition.size.limit."""
+"""DescribeTopicPartitions returns at most max.request.partition.size.limit partitions per page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_page_has_as_many_as_the_file_says(limit: str, counted: int) -> None:
 
 
 def test_a_topic_that_does_not_exist_is_on_the_page_after_a_full_one() -> None:
-    """As in Kafka 4.3.1 the cursor names it; else the client would get no answer for it."""
+    """As in Kafka 4.3.1 the cursor names the topic; otherwise the client would get no result for it."""
     nodes = ThreeNodes()
     nodes.create("t", 2)
     names = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in ("t", "u")]

@@ -1,4 +1,4 @@
-"""A fetch of many partitions: what it costs while it waits does not depend on partitions that have no news."""
+"""A waiting fetch of many partitions: its cost does not depend on idle partitions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Replica:
 
 
 class Broker:
-    """What a fetch is served with: no node, only replicas that the test moves."""
+    """A broker without a node, whose replicas the test controls."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -85,7 +85,7 @@ class Broker:
         return fetch(self.fetching, Request(Client(1, "127.0.0.1", "PLAINTEXT"), 1, VERSION, 1, None), body, AT_ONCE)
 
     def wake(self, index: int) -> int:
-        """News of one partition; gives how many are read for it."""
+        """Report news of one partition; return the number of partitions read for it."""
         before = self.reads
         self.purgatories.wake(cast(Partition, self.replicas[index]), AT_ONCE)
         return self.reads - before

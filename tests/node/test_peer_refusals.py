@@ -1,4 +1,4 @@
-"""A node that does not fit into its quorum learns so once by each of the others, and it says so."""
+"""A node that its quorum refuses logs the refusal once for each peer."""
 
 from __future__ import annotations
 

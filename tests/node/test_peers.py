@@ -1,4 +1,4 @@
-"""Questions to other nodes: who asked gets one answer, or learns once that there will be none."""
+"""Requests to other nodes: each caller gets one response, or one failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PEER, OTHER = NodeId(2), NodeId(3)
 
 
 class Asker:
-    """Peers with what they emitted and what came back."""
+    """The peers of node 1, their effects, and the responses."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []

@@ -1,4 +1,4 @@
-"""Requests that wait: woken by key in the order of arrival, answered at their deadline, forgotten with their connection."""
+"""Waiting requests: woken by key in the order of arrival, answered at their deadline, dropped with their connection."""
 
 from reference.node.requests import Purgatory
 from reference.protocol.primitives import NEVER, TimestampMs

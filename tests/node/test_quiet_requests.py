@@ -15,7 +15,7 @@ DURATION_MS = 600
 
 
 class Doubter(Node):
-    """A node that does background work when it need not."""
+    """A node that also does background work where a quiet step would skip it."""
 
     quiet_steps = 0
 

@@ -39,7 +39,7 @@ TOPIC, BROKER, UNKNOWN_TYPE = 2, 4, 5
 
 
 def refused(body: Message, version: int) -> Any:
-    """The refusal of a stranger's request; None where its handler gets all of it."""
+    """The refusal of a stranger's request; None if its handler gets the whole request."""
     admission = access().admit(request(body.KEY, version), body)
     assert admission.refusal is not None or admission.body is body
     return admission.refusal
@@ -123,7 +123,7 @@ def test_a_broker_that_deletes_no_topics_says_so_to_every_client() -> None:
 
 
 class Fetched(Guarded):
-    """Keeps what the stranger's fetches are answered."""
+    """Keeps the responses to the stranger's fetches."""
 
     fetched: FetchResponse | None = None
 

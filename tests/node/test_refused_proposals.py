@@ -1,4 +1,4 @@
-"""A leader whose proposal is refused asks again after a while, also where the controller is on its own node."""
+"""A leader retries a refused proposal after a pause, also if the controller is on its own node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATE = NOW + LAG_MS + 1
 
 
 def test_a_refused_shrink_is_asked_for_again_after_a_while() -> None:
-    """The answer comes before the question returns: without a pause the leader would ask for ever."""
+    """The response comes within the request: without a pause the leader would retry for ever."""
     partition, _ = caught_up()
     produce(partition)
     asked: list[tuple[int, list[int]]] = []

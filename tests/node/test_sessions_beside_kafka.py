@@ -76,7 +76,7 @@ def draw_run(seed: int, length: int) -> list[Step]:
 
 
 class KafkaIds(random.Random):
-    """Draws the session ids that Kafka drew: which of two equal sessions is evicted follows from them."""
+    """Draws the session ids that Kafka drew, because they decide which of two equal sessions is evicted."""
 
     def __init__(self, answers: list[Any]) -> None:
         super().__init__(0)
@@ -89,7 +89,7 @@ class KafkaIds(random.Random):
 
 @dataclass(slots=True)
 class Ours:
-    """Our sessions, which answer a step as the driver of Kafka's does."""
+    """Our sessions, with results in the form of Kafka's driver."""
 
     sessions: FetchSessions
     created: list[int] = field(default_factory=list[int])

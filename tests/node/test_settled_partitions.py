@@ -1,4 +1,4 @@
-"""Partitions without news are not read by a session's fetches, and what followers are answered is the same as if they were."""
+"""A session's fetches skip partitions without news, and followers get the same responses as if all were read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Leader:
         self.partitions = [self.make(index) for index in range(partitions)]
         self.purgatories = Purgatories()
         self.reported: list[tuple[int, object]] = []
-        """Connections, and what each was answered."""
+        """Connections, and the responses to each."""
         self.proposed: list[object] = []
         sessions = FetchSessions(10, random.Random(1))
         if not settles:
@@ -103,7 +103,7 @@ class Leader:
 
 
 class Follower:
-    """What one broker asks for: the log ends and high watermarks that it has, in a session."""
+    """The fetch session of one broker, with its log end offsets and high watermarks."""
 
     def __init__(self, node: int, partitions: int) -> None:
         self.node, self.epoch, self.session, self.waits = node, incarnation(node), FetchSession(), False
@@ -141,7 +141,7 @@ def replace_wanted(before: Wanted, end: int, data: FetchResponse.PartitionData) 
 
 
 class World:
-    """A leader, its twin which reads all partitions each time, and two followers that are reported by both."""
+    """A leader, its twin that reads all partitions each time, and two followers, which get the responses of both."""
 
     def __init__(self, partitions: int) -> None:
         self.sides = Leader(partitions), Leader(partitions, settles=False)
@@ -149,7 +149,7 @@ class World:
         self.partition_epoch = 10
 
     def act(self, name: str, index: int, node: int) -> None:
-        """One step on both sides, after which both must have said the same and be in the same state."""
+        """Make one step on both sides; then compare responses and states."""
         if name == "idle":
             for _ in range(3 + 2 * index):
                 for each in FOLLOWERS:

@@ -1,4 +1,4 @@
-"""Which batches of a request are verified with their transaction's coordinator."""
+"""The partitions of a request that are verified with the transaction coordinator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def transactional(epoch: int) -> bytes:
 
 
 def verified_partitions(*records: tuple[str, int, bytes]) -> list[TopicPartition]:
-    """The partitions that the coordinator is asked for, of a request with these records."""
+    """The partitions that are verified for a request with these records."""
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
     node = start(disk, NOW)
@@ -41,7 +41,7 @@ def verified_partitions(*records: tuple[str, int, bytes]) -> list[TopicPartition
 
 
 def test_a_batch_for_an_unknown_partition_is_left_out() -> None:
-    """Kafka does not count its producer among those of the request, of which there may be only one."""
+    """Kafka ignores its producer id, of which a request may have only one."""
     assert verified_partitions(("t", 0, transactional(0)), ("u", 9, transactional(1))) == [TopicPartition("t", 0)]
 
 

@@ -1,4 +1,4 @@
-"""Questions to transaction coordinators: in one request what stands in line, and CONCURRENT_TRANSACTIONS is waited out."""
+"""Requests to transaction coordinators: pending ones are sent together, and CONCURRENT_TRANSACTIONS is retried."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answered = Callable[[Any, TimestampMs], None]
 
 
 class Room:
-    """A node that coordinates nothing itself; the coordinator, broker 2, is the test."""
+    """A node that coordinates nothing itself; the test plays the coordinator, broker 2."""
 
     def __init__(self, coordinator: int = 2) -> None:
         self.node = 1

@@ -1,4 +1,4 @@
-"""What a broker refuses before another node is asked. Seen of three nodes of Apache Kafka 4.3.1, to which the same was sent."""
+"""Requests that a broker refuses without another node, as seen of three nodes of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_number_of_thousands_of_digits_is_too_large(nodes: ThreeNodes) -> None
 
 
 def refusal_of(nodes: ThreeNodes, names: list[str]) -> tuple[int, list[str]]:
-    """What it costs to refuse a change of these brokers' settings, and the sentences."""
+    """The cost of refusing a change of these brokers' settings, and the error messages."""
     answers: list[Any] = []
     request = altered(False, *((BROKER, name, "log.retention.ms") for name in names))
     cost = calls_of(lambda: answers.append(nodes.call(IDS[0], request)))

@@ -1,5 +1,5 @@
-"""Three nodes of one cluster in memory: what they send each other arrives at once and in order, and time moves only when none of
-it is under way. For tests that count what one event costs, which no clock of the machine has a part in."""
+"""Three nodes of one cluster in memory: their messages arrive at once and in order, and time moves only when no
+message is in flight. For tests that count the cost of one event, without a clock."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ThreeNodes:
         self.nodes: dict[NodeId, Node] = {}
         self.disks = {id: SimulatedDisk() for id in IDS}
         self.answers: list[tuple[NodeId, bytes]] = []
-        """What the client was answered, by node."""
+        """The responses to the client, with the node."""
         self._under_way: deque[_Event] = deque()
         self._connections: dict[tuple[NodeId, NodeId, str], int] = {}
         """Asking node, asked node and purpose -> the connection's id at the asked node."""
@@ -94,7 +94,7 @@ class ThreeNodes:
         self._carry_out(id)
 
     def kill(self, id: NodeId) -> None:
-        """The process ends; what was under way to it or from it is lost."""
+        """End the process; messages in flight to it or from it are lost."""
         del self.nodes[id]
         for asker, asked, purpose in [*self._connections]:
             if id in (asker, asked):
@@ -103,13 +103,13 @@ class ThreeNodes:
                     self._lose(asker, id, purpose)
 
     def _lose(self, asker: NodeId, asked: NodeId, purpose: str) -> None:
-        """What a node asks of another does not arrive."""
+        """Lose a node's requests to another."""
         self._under_way.append(_Event(asker, Node.unreachable, (asked, purpose)))
 
     # ---- time
 
     def run_until(self, is_over: Any, within_ms: int = 120_000) -> None:
-        """Deliver and let time pass until a condition holds."""
+        """Deliver messages and let time pass until a condition holds."""
         end = self.now + within_ms
         for _ in range(MOST_EVENTS):
             if is_over():
@@ -124,7 +124,7 @@ class ThreeNodes:
         raise AssertionError("too many events")
 
     def deliver(self) -> bool:
-        """Deliver what is first under way; False where nothing is."""
+        """Deliver the first message in flight; return False if there is none."""
         if not self._under_way:
             return False
         event = self._under_way.popleft()
@@ -134,7 +134,7 @@ class ThreeNodes:
         return True
 
     def come_to_rest(self) -> None:
-        """Until nothing is under way or due; no more time passes than that needs."""
+        """Deliver until nothing is in flight or due, in as little time as possible."""
         self.run_until(lambda: not self._under_way and all(n.next_deadline() > self.now for n in self.nodes.values()))
 
     def _step(self, id: NodeId, method: Any, *arguments: Any) -> None:
@@ -149,7 +149,7 @@ class ThreeNodes:
         self._carry_out(id)
 
     def _take(self, id: NodeId, method: Any, *arguments: Any) -> None:
-        """One input of a node."""
+        """Handle one input of a node."""
         method(self.nodes[id], *arguments, self.now)
 
     def _carry_out(self, id: NodeId) -> None:
@@ -192,7 +192,7 @@ class ThreeNodes:
                 self._under_way.append(_Event(asker, Node.answered, (id, purpose, frame), connection))
 
     def _close(self, id: NodeId, effect: Close) -> None:
-        """A node closes a client's connection."""
+        """Close a client's connection on the node's side."""
 
     # ---- a client
 
@@ -201,7 +201,7 @@ class ThreeNodes:
         self._step(id, Node.receive, CLIENT, frame)
 
     def call(self, id: NodeId, body: Message) -> Message:
-        """Ask, and wait for the answer."""
+        """Send a request, and wait for the response."""
         self.answers.clear()
         self.ask(id, body)
         self.run_until(lambda: self.answers)
@@ -230,7 +230,7 @@ class ThreeNodes:
 
 
 def calls_of(act: Callable[[], object], within: str = SOURCES) -> int:
-    """How many Python functions an act calls: what it costs, on every machine alike.
+    """The number of Python functions that an act calls: its cost, equal on every machine.
 
     Those of the reference's files are counted; with `within=""` also those that dataclasses have to compare messages.
     """
@@ -249,7 +249,7 @@ def calls_of(act: Callable[[], object], within: str = SOURCES) -> int:
 
 
 def frame_of(effect: Respond) -> bytes:
-    """The answer without its size."""
+    """The response's frame without its size."""
     return joined(effect.parts or ())[4:]
 
 

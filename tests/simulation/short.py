@@ -1,4 +1,4 @@
-"""Schedules short enough for CI: a drawn run squeezed into less than half a second of its own time."""
+"""Schedules short enough for CI: drawn runs of less than half a second of virtual time."""
 
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.schedule import Producer, Schedule
@@ -7,7 +7,7 @@ SHORT_MS = 400
 
 
 def short(seed: int, mutant: str | None = None, nodes: int = 1) -> Schedule:
-    """The schedule of a seed with everything nearer together."""
+    """The schedule of a seed with shorter times."""
     schedule = draw(seed, mutant, nodes)
     share = SHORT_MS / schedule.duration_ms
     faults = tuple(fault.model_copy(update={"at_ms": int(fault.at_ms * share)}) for fault in schedule.faults)

@@ -1,4 +1,4 @@
-"""Recorded runs: what is kept of them, where the next one begins, what they sum up to."""
+"""Recorded runs: their rows, the first seed of the next run, and the sums."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Drawn runs in which an operator adds and removes voters while nodes fall (KIP-853)."""
+"""Drawn runs in which an operator adds and removes voters while nodes fail (KIP-853)."""
 
 from __future__ import annotations
 

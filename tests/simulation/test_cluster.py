@@ -61,7 +61,7 @@ def test_the_reference_gives_the_same_trace_again():
 
 
 def test_an_answer_is_overwritten_after_it_was_handled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runtime receives the next one into the same buffer: a node that keeps a part of it keeps other bytes."""
+    """The runtime receives the next response into the same buffer: a node that kept a part would see other bytes."""
     kept: list[bytearray] = []
     answered = Node.answered
 

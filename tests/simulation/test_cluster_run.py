@@ -1,4 +1,4 @@
-"""Whole runs: what each fault does, and what the contract makes of it."""
+"""Whole runs: the effect of each fault, and the verdict of the contract."""
 
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def test_what_is_written_is_judged_as_what_was_recorded(tmp_path: Path):
 
 
 def test_a_loss_that_coincides_with_an_excuse_of_another_partition_is_found():
-    """The same histories, but that the power loss were an excuse of another topic, or had been over before the run began."""
+    """The same histories are invalid if the power loss excuses another topic, or was over before the run began."""
     finished, _ = execute(schedule(Fault(at_ms=300, kind="power-loss", for_ms=100), seed=4))
     excused = judge(finished)
     assert (excused.verdict, excused.rule) == ("valid", "") and excused.judgement is not None

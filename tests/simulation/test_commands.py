@@ -1,4 +1,4 @@
-"""`tidegauge fuzz` and the replay of what it keeps."""
+"""`tidegauge fuzz` and the replay of its stored schedules."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A coordinator that keeps or answers something else than its records say is found."""
+"""A coordinator whose state or responses differ from its records is detected."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def forget_times(shard: object) -> None:
 
 
 @pytest.mark.parametrize(("workload", "change"), [("groups", forget_offsets), ("transactions", forget_times)])
-def test_what_is_kept(monkeypatch: pytest.MonkeyPatch, workload: str, change: Callable[[object], None]) -> None:
+def test_state_that_differs_from_the_records_is_found(
+    monkeypatch: pytest.MonkeyPatch, workload: str, change: Callable[[object], None]
+) -> None:
     write = Coordination.write
 
     def write_and_change(coordination: Coordination[Any], index: int, *arguments: Any, **named: Any) -> None:
@@ -38,7 +40,7 @@ def test_what_is_kept(monkeypatch: pytest.MonkeyPatch, workload: str, change: Ca
     assert run_schedule(draw(0, workload=workload))[0].rule == "coordinator-disagrees"
 
 
-def test_what_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_description_that_differs_from_the_state_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assignment = description._assignment
 
     def leave_out_the_first_topic(*arguments: Any) -> Any:

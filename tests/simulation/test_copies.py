@@ -1,4 +1,4 @@
-"""Copiers in the simulated world: what they consume they produce exactly once, even if one of them dies, stands still or is fenced."""
+"""Copiers in the simulated world: each consumed record is produced exactly once, even if a copier dies, stalls or is fenced."""
 
 from collections import Counter
 from typing import Any

@@ -1,4 +1,4 @@
-"""Processes that are killed between two changes of their disks come back with what they had."""
+"""Processes that are killed between two changes of their disks restart with the data that they had."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_a_node_survives_them(nodes: int) -> None:
     assert outcome.rule == "" and outcome.counts["process killed in a step"] >= 4
 
 
-def test_what_was_appended_before_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that an unclean start cuts by one batch too much."""
+def test_a_batch_lost_at_an_unclean_start_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that an unclean start truncates by one batch too many is detected."""
     opened = Log.__init__
 
     def open_shorter(log: Log, *arguments: Any) -> None:

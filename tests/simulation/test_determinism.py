@@ -46,7 +46,7 @@ def test_the_same_schedule_gives_the_same_trace_in_another_process(seeds, cluste
 
 @pytest.mark.parametrize("workload", ["records", "groups", "transactions", "copy"])
 def test_a_node_keeps_no_part_of_a_frame(workload, monkeypatch):
-    """Requests and answers are received into the same bytes as those before them."""
+    """Requests and responses are received into the same buffer as those before."""
     expected = run_schedule(drawn := draw(2, nodes=3, workload=workload))[0]
 
     def lent_to(method):

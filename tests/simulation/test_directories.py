@@ -32,7 +32,7 @@ def schedule(*faults: Fault, seed: int = 1) -> Schedule:
 
 
 def drawn(seed: int) -> Schedule:
-    """A schedule of three nodes as any, with moves at any time and now and then a directory that fails."""
+    """A drawn schedule of three nodes with moves at random times, half of them with a failing directory."""
     chance = random.Random(seed)
     plain = draw(seed, nodes=3, workload="records")
     faults = [

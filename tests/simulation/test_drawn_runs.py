@@ -10,7 +10,7 @@ from linearizability.simulation.judging import run_schedule
 
 WORKLOADS = ("records", "transactions", "groups", "copy")
 CLUSTERS = {("kraft", 3): 5, ("kraft", 1): 2, ("zookeeper", 3): 2, ("changing-voters", 3): 2}
-"""What coordinates how many nodes -> seeds of each workload."""
+"""(coordination, number of nodes) -> number of seeds of each workload."""
 
 
 @pytest.mark.parametrize("workload", WORKLOADS)

@@ -1,4 +1,4 @@
-"""A broker that refuses everything is no sound one."""
+"""A broker that refuses all transactions is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A killed broker is fenced, whatever the controller's node has to do meanwhile."""
+"""A killed broker is fenced, however busy the controller's node is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_broker_that_is_never_fenced_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_work_that_is_due_at_once_makes_no_timer_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replicas that are taken up one by one have a deadline that was over long ago; only a pause makes a timer late."""
+    """Replicas that are taken up one by one have a past deadline; only a pause counts as lateness of a timer."""
     monkeypatch.setattr(replicas, "TAKE_UPS_A_STEP", 1)
     assert run_schedule(SCHEDULE)[0].text == ""
 

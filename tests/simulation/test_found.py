@@ -1,4 +1,4 @@
-"""Runs in which something was found on the unmodified node, be it a bug of the node or of its judges: they hold now."""
+"""Stored runs that once showed a bug of the node or of a checker: they are valid now."""
 
 from pathlib import Path
 

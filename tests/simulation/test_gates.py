@@ -1,4 +1,4 @@
-"""Messages of one kind are held up, or lost, while everything else passes."""
+"""Messages of one kind are held or lost, while all others pass."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_without_gates_no_replica_leaves_the_isr() -> None:
 
 
 def held(messages: Any, for_ms: int, kind: Any = "hold") -> list[Fault]:
-    """From 300 ms on, when every replica is in sync, whichever node sends them."""
+    """Faults that hold or lose these messages of each node from 300 ms on, when every replica is in sync."""
     return [Fault(at_ms=300, kind=kind, messages=messages, node=node, for_ms=for_ms) for node in (1, 2, 3)]
 
 
@@ -42,8 +42,8 @@ def test_a_follower_whose_fetches_wait_leaves_the_isr() -> None:
 
 
 def test_a_proposal_that_waits_is_decided_when_it_may_pass() -> None:
-    """Fetches pass before the proposal does, so that followers are answered in between. The controller is no leader: that
-    would ask itself."""
+    """Fetches pass before the proposal, so that followers get responses in between. The controller leads nothing: a leader
+    would send the proposal to itself."""
     topic = Topic(name="orders", replicas=(1, 2, 3))
     rows = rows_of(*held("fetch", 900), *held("proposal", 1_500), nodes=4, voters=(4,), topics=(topic,))
     actions = [row["action"] for row in rows]
@@ -61,7 +61,7 @@ def test_a_lost_answer_is_asked_for_again() -> None:
 
 
 def test_what_is_produced_waits_and_arrives_although_its_producer_has_gone_on() -> None:
-    """And nothing else of its clients waits: the transaction is ended meanwhile, and the batch that comes late is refused."""
+    """No other request waits: the transaction ends meanwhile, and the late batch is refused."""
     client = Transactor(transactions=40, pause_ms=20, patience_ms=60, version=1)
     faults = tuple(
         Fault(at_ms=at, kind="hold", messages="produce", node=1, for_ms=200) for at in range(300, 1_500, 400)

@@ -18,7 +18,7 @@ from reference.protocol.primitives import TimestampMs
 ORDERS = Topic(name="orders", partitions=3)
 WRITER = Producer(batches=60, pause_ms=20)
 CUT_OFF = Fault(at_ms=400, kind="cut", role="coordinator", node=1, for_ms=1_500)
-"""The coordinator receives nothing from other nodes, while clients still reach it."""
+"""A cut of the coordinator from the other nodes; clients still reach it."""
 
 
 def outcome_of(*members: Member, faults: tuple[Fault, ...] = (), nodes: int = 1, duration_ms: int = 1_200) -> Outcome:
@@ -64,7 +64,9 @@ def test_members_that_die_leave_and_stall_are_replaced():
     unlucky = Member(faults_percent=20, session_timeout_ms=200, pause_ms=5)
     counts = counts_of(unlucky, unlucky, unlucky, duration_ms=3_000)
     assert counts["member's death"] and counts["member's departure"] and counts["member's stall"]
-    assert counts["answer OffsetCommit UNKNOWN_MEMBER_ID"], "who stood still was given up, and commits before it knows"
+    assert counts["answer OffsetCommit UNKNOWN_MEMBER_ID"], (
+        "a stalled member was removed, and commits before it learns so"
+    )
     assert counts["assignments"] > 6
 
 

@@ -1,4 +1,4 @@
-"""What administrators are answered, and what is refused, is judged at the end of a run."""
+"""Responses to administrators, and refusals, are judged at the end of a run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ LIES: list[tuple[object, str, Callable[[Callable[..., Any]], Callable[..., Any]]
     (isr_proposals, "_judge_epochs", _granted, 3, "records", "refused_to_brokers"),
     (brokers, "_check_directories", _granted, 3, "records", "refused_to_brokers"),
 ]  # fmt: skip
-"""Where a node lies, how, in which run it is asked, and which chapter finds it."""
+"""The function that returns a false result, the false result, the run, and the chapter of the inspection that finds it."""
 
 
 @pytest.mark.parametrize(("place", "name", "lie", "nodes", "workload", "chapter"), LIES, ids=[each[1] for each in LIES])

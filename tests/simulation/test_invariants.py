@@ -1,4 +1,4 @@
-"""What a node may show from step to step, and a log after a restart."""
+"""Invariants of a node from step to step, and of a log after a restart."""
 
 import importlib
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ def set_to(shown: Any, start: int, high_watermark: int, end: int, epoch: int) ->
         ((0, 5, 5, 0), "leader-epoch-back"),
     ],
 )
-def test_what_a_step_must_not_do(shown: tuple[int, int, int, int], rule: str):
+def test_a_forbidden_step_is_a_violation(shown: tuple[int, int, int, int], rule: str):
     watch, under_watch = Watch("node 0", frozenset()), node()
     watch.check(under_watch)
     set_to(under_watch, *shown)
@@ -54,7 +54,7 @@ def test_a_recovery_point_is_within_the_log():
         Watch("node 0", frozenset()).check(node(recovery_point=6))
 
 
-def test_what_a_step_may_do():
+def test_allowed_steps_are_accepted():
     watch, under_watch = Watch("node 0", frozenset({"orders"})), node()
     watch.check(under_watch)
     for shown in ((0, 5, 6, 1), (0, 6, 6, 2), (3, 6, 6, 2)):
@@ -84,7 +84,7 @@ BEFORE = LogRecord(0, 9, 5, BATCHES)
         (LogRecord(0, 5, 5, [batch(0, 5, 1, 7)]), 5, "log-changed"),
     ],
 )
-def test_what_a_restart_must_not_do(after: LogRecord, least: int, rule: str):
+def test_a_forbidden_restart_is_a_violation(after: LogRecord, least: int, rule: str):
     with pytest.raises(Violation, match=rule):
         require_prefix("orders-0", BEFORE, after, least)
 
@@ -102,7 +102,7 @@ def test_a_restart_may_keep_a_prefix(kept: int):
         ("transaction_index:TransactionIndex", "append", "transactions-disagree"),
     ],
 )
-def test_what_is_kept_wrongly_is_found_in_a_run(monkeypatch: pytest.MonkeyPatch, module: str, written: str, rule: str):
+def test_a_wrong_file_is_found_in_a_run(monkeypatch: pytest.MonkeyPatch, module: str, written: str, rule: str):
     path, _, name = module.partition(":")
     owner = getattr(importlib.import_module(f"reference.storage.{path}"), name)
     original = getattr(owner, written)

@@ -1,4 +1,4 @@
-"""The verdict on a run and its words."""
+"""The verdict on a run, and its reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to followers that leave late: their slices are read from the file as it is then (KAFKA-18723)."""
+"""Responses to followers that are sent late: their slices are read from the file at that time (KAFKA-18723)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MUTANT = "newer-epochs-appended"
 
 
 class File:
-    """A file that may change after a slice of it was given out."""
+    """A file that may change after a slice of it was taken."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -49,7 +49,7 @@ class Connection:
 
 
 class Answers:
-    """A reception with one connection, of which answers are made."""
+    """A reception with one connection, and its responses."""
 
     def __init__(self) -> None:
         self.world = World(0, False)
@@ -58,7 +58,7 @@ class Answers:
         self.reception.open(cast(Any, self.connection))
 
     def make(self, *parts: Any) -> None:
-        """The node answers, and time passes."""
+        """Send a response of the node, and let time pass."""
         self.reception.respond(Respond(self.connection.id, [*parts]))
         self.world.run(self.world.now_us + 1_000)
 
@@ -124,7 +124,7 @@ def following(monkeypatch: pytest.MonkeyPatch) -> Iterator[PartitionOracle]:
 
 
 def grown(oracle: PartitionOracle, epoch: int, *epochs: int) -> Any:
-    """A follower in a leader epoch whose log was seen with one batch of epoch 1, and has grown to these."""
+    """A follower in a leader epoch whose log grew from one observed batch of epoch 1 to batches of these epochs."""
     log = FakeLog(1)
     oracle.observe(2, replica(log)(2))
     log.batches = FakeLog(*epochs).batches
@@ -144,7 +144,7 @@ def test_epochs_up_to_its_own_may_be_appended(following: PartitionOracle) -> Non
 
 
 def test_a_newer_epoch_that_the_log_had_before_is_not_held_against_it(following: PartitionOracle) -> None:
-    """A node that starts again reads the metadata from the beginning, and its log is further."""
+    """A restarted node replays the metadata from the beginning, while its log has newer epochs."""
     log = cast(Any, FakeLog(1, 3))
     following.observe(2, replica(log)(2))
     log.leader_epoch = 3

@@ -1,4 +1,4 @@
-"""Once all is healed, a partition has a leader where a replica may lead: an internal topic's too."""
+"""After all faults are healed, each partition with an eligible replica has a leader, also those of internal topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log keeps beside its batches is compared with them: each part can be wrong, and is found."""
+"""The derived state of a log is compared with its batches: an error in each part is found."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def compare(log: Log, is_cut: bool = False) -> None:
     require_agreement("t-0", log, is_cut)
 
 
-def test_what_is_right_agrees():
+def test_a_sound_log_agrees():
     log = sound_log()
     compare(log)
     assert log.segment_count > 3 and log._segments[0].offset_index.count and log._segments[0].time_index.count
@@ -175,7 +175,7 @@ def _written_recovery_point_beyond(log: Log) -> None:
         (_written_recovery_point_beyond, "recovery-point-beyond-end"),
     ],
 )
-def test_what_is_wrong_is_found(spoil: Callable[[Log], None], rule: str):
+def test_each_wrong_part_is_found(spoil: Callable[[Log], None], rule: str):
     log = sound_log()
     spoil(log)
     with pytest.raises(Violation, match="t-0, from 0") as found:

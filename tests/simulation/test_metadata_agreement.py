@@ -1,4 +1,4 @@
-"""What the controller may decide, and that all nodes make the same of it: each record of the metadata is judged once."""
+"""The controller's decisions and the images of all nodes are judged, each metadata record once."""
 
 from copy import deepcopy
 from types import SimpleNamespace
@@ -35,7 +35,7 @@ class Log:
         self.records += records
 
     def replay(self, number: int) -> MetadataImage:
-        """A node applies all that there is, and is watched. Errors: Violation."""
+        """Let a node replay all records under the checker. Errors: Violation."""
         is_first = number not in self.images
         image = self.images.setdefault(number, MetadataImage())
         for offset in range(image.end_offset, len(self.records)):
@@ -109,7 +109,7 @@ def test_a_reassignment_that_ends_when_all_are_in_sync_and_one_that_is_called_of
         ([ProducerIdsRecord(next_producer_id=9), ProducerIdsRecord(next_producer_id=9)], "producer-ids-back"),
     ],
 )
-def test_what_must_not_be_decided(records: list[Message], rule: str):
+def test_a_forbidden_decision_is_a_violation(records: list[Message], rule: str):
     log = cluster()
     log.add(*records)
     with pytest.raises(Violation) as found:
@@ -118,7 +118,7 @@ def test_what_must_not_be_decided(records: list[Message], rule: str):
 
 
 @pytest.mark.parametrize("part", ["topics", "brokers", "configs", "features"])
-def test_nodes_make_the_same_of_it(part: str):
+def test_images_of_nodes_that_differ_are_found(part: str):
     log = cluster()
     log.replay(2)
     image = deepcopy(log.replay(3))

@@ -1,5 +1,5 @@
-"""The operator changes min.insync.replicas and costs no promise: a partition that a change leaves without a leader is helped, and no other
-client."""
+"""The operator changes min.insync.replicas without breaking a promise: a partition that a change leaves without a leader gets an
+unclean election, and no other partition."""
 
 from pathlib import Path
 

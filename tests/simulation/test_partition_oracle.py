@@ -1,4 +1,4 @@
-"""What the replicas of one partition may show together, and when a oracle is excused."""
+"""Invariants over all replicas of one partition, and the excuses of the oracle."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -25,7 +25,7 @@ class FakeLog:
     recovery_point = 0
 
     def __init__(self, *epochs: int, mark: int = 0, opened: Sequence[int] = ()) -> None:
-        """Transactions are open that began at the offsets `opened`; one more producer has none."""
+        """`opened` are the start offsets of open transactions; one more producer has none."""
         self.batches = [batch(offset, epoch, mark) for offset, epoch in enumerate(epochs)]
         self._opened = opened
 
@@ -102,7 +102,7 @@ def test_the_same_batch_has_the_same_batch_before_it():
 
 
 def test_what_was_deleted_need_not_be_the_same():
-    """Replicas differ at offset 1: once the log begins at 2 nothing promises that record, while it begins at 1 all do."""
+    """Replicas may differ at offset 1 if the log starts at 2, and must not if it starts at 1."""
     for start, differs in ((2, False), (1, True)):
         book, log = oracle(), FakeLog(1, 2, 4)
         show(book, 2, replica(log))
@@ -146,7 +146,7 @@ def test_eligible_replicas_are_held_to_it_too():
         (Decided(9, 1, 0, (1, 2, 3), (1, 2)), "leader-epoch-back"),
     ],
 )
-def test_what_the_controller_must_not_decide(decided: Decided, rule: str):
+def test_a_forbidden_decision_of_the_controller_is_a_violation(decided: Decided, rule: str):
     book, _ = agreeing()
     with pytest.raises(Violation, match=rule):
         book.decide(decided)
@@ -182,7 +182,7 @@ def test_a_deposed_leader_counts_what_a_replica_had_that_was_taken_out_since():
 
 @pytest.mark.parametrize("had", [2, 1])
 def test_a_deposed_leader_counts_what_a_later_leader_had_a_member_cut(had: int):
-    """And no more than the member had."""
+    """But only as much as the member had."""
     book = oracle(is_excused=True)
     logs = {1: FakeLog(1, 1), 2: FakeLog(1, 1), 3: FakeLog(*[1] * had)}
     for number in (2, 3, 1):
@@ -221,7 +221,7 @@ def lose_power(book: PartitionOracle, number: int) -> None:
 def test_a_deposed_leader_counts_what_a_later_leader_had_lost_with_its_power(
     had: int, rejoined_in: int, is_right: bool
 ):
-    """And no more than that had; nor what is lost again since the deposed leader itself had it in sync."""
+    """But only as much as it had, and not records lost since the deposed leader had it in sync."""
     book = oracle(is_excused=True)
     logs = {1: FakeLog(1, 1), 2: FakeLog(1, 1), 3: FakeLog(*[1] * had)}
     for number in (2, 3, 1):
@@ -264,7 +264,7 @@ def test_as_many_lost_tails_as_min_isr_excuse_a_loss():
 
 
 def led_with_a_loss(*epochs: int, opened: Sequence[int] = (), hw: int = 0) -> tuple[PartitionOracle, Any]:
-    """Of three committed records of epoch 1, node 3 has what is left of them when it comes to lead, with excuse."""
+    """An excused oracle and its new leader, node 3, whose log has these epochs instead of three committed records of epoch 1."""
     book, _ = agreeing(hw=3)
     for number in (2, 3):
         lose_power(book, number)

@@ -1,4 +1,4 @@
-"""What a partitioner makes of the order of a customer's records, as consumers find it."""
+"""The order of a customer's records under each partitioner, as consumers see it."""
 
 from collections import defaultdict
 
@@ -21,7 +21,7 @@ def acknowledged(producer: Producer, *faults: Fault) -> list[tuple[int, str, int
 
 
 def customers_in_order(sent: list[tuple[int, str, int]]) -> int:
-    """Customers whose records all lie in one partition, in the order of sending."""
+    """The number of customers whose records are all in one partition, in the order of sending."""
     places: dict[bytes, list[tuple[str, int]]] = defaultdict(list)
     for value, key, offset in sent:
         places[customer_of(value)].append((key, offset))

@@ -52,7 +52,7 @@ FOUND_BY = {
     "stale-proposal-rolled-back": ("words held up", 13),
     "newer-epochs-appended": ("late slices", 0),
 }
-"""Mutant -> the pattern that leads to it, and a seed from which on few runs show it."""
+"""Mutant -> the pattern that finds it, and a seed from which on few runs are needed."""
 MOST_RUNS = 60
 
 
@@ -60,7 +60,7 @@ DETECTED_BY = {
     "kip-903": ("late succession", 109),
     "stale-proposal-rolled-back": ("late succession", 200),
 }
-"""Mutant -> the pattern that leads on to what clients see of it, and a seed as above."""
+"""Mutant -> the pattern that makes it visible to clients, and a seed as above."""
 
 
 @pytest.mark.sampled(days=5)
@@ -86,7 +86,7 @@ def _found(mutant: str, pattern: str, first: int, by_history: bool) -> Outcome:
 
 
 def test_a_cut_between_the_two_nodes_of_a_step_affects_no_third():
-    """The leader proposes a follower, and from then on learns of it no more; the third replica stays in sync."""
+    """The leader proposes a follower and is then cut off from it; the third replica stays in sync."""
     crash = Fault(at_ms=300, kind="crash", node=3, for_ms=100)
     cut = Fault(at_ms=500, after="ExpandIsr", kind="cut", role="between", for_ms=1_500)
     outcome, _ = run_schedule(played("blackout", 0).model_copy(update={"faults": (crash, cut)}))
@@ -95,7 +95,7 @@ def test_a_cut_between_the_two_nodes_of_a_step_affects_no_third():
 
 
 def test_a_bystander_neither_leads_nor_decides():
-    """Two leaderships are moved to bystanders, and a third bystander is struck: never who leads or is the controller."""
+    """Leadership moves to bystanders twice, and a third bystander is crashed: never the leader or the controller."""
     moves = [
         Fault(at_ms=at_ms, kind="lead", role="bystander", topic="orders", others=(1, 2, 3)) for at_ms in (300, 900)
     ]

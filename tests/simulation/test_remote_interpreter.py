@@ -41,7 +41,7 @@ missing = here - {{*{(*MODULES, *NEEDED_BY_PYDANTIC, CHECKSUMS, "linearizability
 sys.meta_path.insert(0, Refusal())
 import linearizability.simulation.remote_interpreter
 """
-"""Imports what executes runs where little is installed."""
+"""A program that imports the runner while most packages are missing."""
 
 
 def without_time(run: Small) -> Small:
@@ -49,7 +49,7 @@ def without_time(run: Small) -> Small:
 
 
 def test_runs_need_no_package_that_the_other_interpreter_is_not_asked_for() -> None:
-    """PyPy has neither Arrow nor NumPy: an import of one of them, by whatever way, ends it."""
+    """PyPy has neither Arrow nor NumPy: an import of one of them, also an indirect one, would end it."""
     done = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,4 @@
-"""Replicas act by what their node has replayed, and brokers that ask leave to stop get it."""
+"""Replicas follow the metadata that their node has replayed, and controlled shutdowns are granted."""
 
 from __future__ import annotations
 

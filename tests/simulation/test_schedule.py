@@ -140,7 +140,7 @@ def test_what_is_rare_is_added_to_some_seeds_and_changes_nothing_else(nodes: int
         drawn = draw(seed, None, nodes, workload)
         plain = [client for client in drawn.clients if client.kind not in ("seeker", "updater")]
         plainest = LATE_AT if seed % LATE_EVERY == LATE_AT else 0
-        # The draws are those of the seed, the rest that of a seed without what is rare.
+        # The draws are those of the seed; rare features are those of a seed without any.
         without = recipe(SeededChoices(seed), plainest, None, nodes, workload)
         assert tuple(plain) == without.clients
         assert {fault.kind for fault in without.faults} <= {fault.kind for fault in drawn.faults}

@@ -1,4 +1,4 @@
-"""What look-ups by time were answered is held against the records, and broken look-ups are found in drawn runs."""
+"""Results of look-ups by time are compared with the records, and broken look-ups are found in runs."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,7 +30,7 @@ TIMESTAMPS = {4: 10, 5: 30, 6: 20, 7: 30, 8: 40}
         Found(KEY, 15, 6, 20, 9, log_start=6),
     ],
 )
-def test_what_is_right(found: Found):
+def test_right_results_are_accepted(found: Found):
     _require_right(found, 4, TIMESTAMPS, "client 1")
 
 
@@ -48,7 +48,7 @@ def test_what_is_right(found: Found):
         (Found(KEY, MAX_TIMESTAMP, 5, 30, 9), "timestamp-wrong"),
     ],
 )
-def test_what_is_wrong(found: Found, rule: str):
+def test_wrong_results_are_found(found: Found, rule: str):
     with pytest.raises(Violation) as broken:
         _require_right(found, 4, TIMESTAMPS, "client 1")
     assert broken.value.rule == rule

@@ -1,4 +1,4 @@
-"""What the logs of a machine must still hold in its next process."""
+"""State of a machine's logs that its next process must have."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Transactional producers in the simulated world: what they commit is read as a whole, and no transaction hangs."""
+"""Transactional producers in the simulated world: a committed transaction is read as a whole, and none hangs."""
 
 from typing import Literal
 

@@ -18,7 +18,7 @@ CONFIGS = {"cleanup.policy": "compact", "internal.segment.bytes": "1000", "min.c
 
 
 def table(*updates: Update, doubtful: tuple[Update, ...] = (), expires: bool = False) -> Table:
-    """Each update was acknowledged, at the offset that is its number."""
+    """A table with acknowledged updates, each at the offset of its number."""
     made = Table(expires)
     for each in updates:
         made.acknowledge([each], each.number)
@@ -39,7 +39,7 @@ def table(*updates: Update, doubtful: tuple[Update, ...] = (), expires: bool = F
         (table(WRITTEN, doubtful=(DELETED,), expires=True), {}, 0),
     ],
 )
-def test_what_may_be_found(judged: Table, found: dict[bytes, int], start: int) -> None:
+def test_allowed_values_are_accepted(judged: Table, found: dict[bytes, int], start: int) -> None:
     assert judged.difference(found, start) == ""
 
 
@@ -58,7 +58,7 @@ def test_what_may_be_found(judged: Table, found: dict[bytes, int], start: int) -
         (table(), {b"b": 9}, "b has update 9"),
     ],
 )
-def test_what_may_not_be_found(judged: Table, found: dict[bytes, int], text: str) -> None:
+def test_forbidden_values_are_found(judged: Table, found: dict[bytes, int], text: str) -> None:
     assert text in judged.difference(found, 0)
 
 

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def small(seed: int) -> Schedule:
-    """A short incarnation with faults, of a cluster with one topic of several partitions, to each of which little is written."""
+    """A short schedule with faults, for a cluster with one topic of several partitions and few records in each."""
     schedule = short(seed, None, NODES)
     clients = tuple(
         client.model_copy(update={"batches": min(client.batches, BATCHES)}) if isinstance(client, Producer) else client
@@ -34,7 +34,7 @@ def small(seed: int) -> Schedule:
 
 
 def rows_of(schedule: Schedule, mutant: str = "") -> tuple[Outcome, list[Row]]:
-    """What all nodes reported in one incarnation, in order."""
+    """The outcome of a run, and the trace rows of all nodes in order."""
     rows: list[Row] = []
     with planted(mutant) if mutant else nullcontext():
         outcome, _ = run_schedule(schedule, by_history=True, rows=rows)
@@ -58,12 +58,12 @@ def small_traces(seeds: Iterable[int], mutant: str = "") -> list[Trace]:
 
 
 def as_read(rows: Iterable[Row]) -> list[Row]:
-    """Rows as they come back from a file."""
+    """The rows after they were encoded and decoded as JSON."""
     return [json.loads(json.dumps(row)) for row in rows]
 
 
 def split(rows: list[Row], grain: int) -> list[list[Row]]:
-    """Each node's rows, timed by a clock that is the same for `grain` rows."""
+    """Each node's rows, with equal times for `grain` rows in a row."""
     timed = [row | {"at": number // grain} for number, row in enumerate(rows)]
     return [[row for row in timed if row["node"] == node] for node in (3, 1, 2)]
 

@@ -1,7 +1,7 @@
-"""The counterexamples of the switches that clusters are driven through, as TLC found them, with the digest of what TLC read.
+"""The counterexamples of the switches, with which clusters are driven, as TLC found them, and the digest of TLC's input.
 
-`python -m tests.spec.counterexamples` writes `counterexamples.jsonl` again, with TLC where a digest is another now (minutes at most).
-A record whose digest is another is not used.
+`python -m tests.spec.counterexamples` updates `counterexamples.jsonl`; it runs TLC where a digest has changed (minutes at most).
+A record with another digest is not used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def job_of(name: str) -> Job:
 
 
 def digest_of(name: str) -> str:
-    """The digest of the case with the line that is changed here."""
+    """The digest of the case with the line changed as above."""
     return all_cases()[name].digest() + "".join(AT_THE_ANSWER.get(name, ()))
 
 

@@ -12,7 +12,7 @@ from spec.fault_schedules import fault_schedule
 
 
 def driven(behaviour: dict[str, Any], seed: int = 0) -> GuidedSchedule:
-    """The schedule of a cluster that is to take a behaviour's steps."""
+    """The schedule that drives a cluster through a behaviour's steps."""
     return GuidedSchedule.model_validate(fault_schedule(behaviour, seed))
 
 

@@ -86,7 +86,7 @@ def test_random_schedules_are_traces_that_the_specification_accepts(tmp_path: Pa
 
 @pytest.mark.java
 def test_the_schedule_of_a_switch_leaves_the_specification() -> None:
-    """By its last event at the latest: the wrong step may come before the state that breaks the promise."""
+    """At its last event at the latest: the wrong step may precede the state that breaks the promise."""
     row = schedules("IgnoreMinIsr")[0]
     assert (row["model"], row["switch"], row["violates"]) == ("MCIsr", "IgnoreMinIsr", "EligibleAreComplete")
     done = check_traces([read_trace([json.dumps(event) for event in row["events"]], "counterexample")])

@@ -1,4 +1,4 @@
-"""Models, switches, names and generated pages agree with each other and with what was run."""
+"""Models, switches, names and generated pages agree with each other and with the stored results."""
 
 import re
 import subprocess
@@ -79,7 +79,7 @@ KNOWN = {
     "a partition is assigned twice in a group": "AssignBeforeRevocation",
     "two controllers decide at once (before KRaft)": "WriteWithoutControllerEpoch",
 }
-"""Bugs that are described everywhere, and the switch of each."""
+"""Well-known bugs, and the switch of each."""
 
 
 def test_the_well_known_switches_exist() -> None:
@@ -112,7 +112,7 @@ def test_a_promise_that_the_clean_model_does_not_keep_cannot_be_expected_to_brea
 
 
 def test_every_case_was_run_as_it_stands_and_came_out_as_expected() -> None:
-    """The stored results speak of the present text; `tidegauge spec check --all --resume --record` renews them."""
+    """The stored results have the digest of the present text; `tidegauge spec check --all --resume --record` renews them."""
     stored = load()
     stale = [name for name, case in all_cases().items() if name not in stored or stored[name].digest != case.digest()]
     assert stale == []
@@ -135,7 +135,7 @@ def test_every_action_is_taken_in_some_clean_model(folder: str) -> None:
 
 
 def test_the_steps_of_messages_are_among_them() -> None:
-    """They are no steps of the atomic grain, so no list of actions has them."""
+    """They are no steps of the atomic grain, so the list of actions lacks them."""
     text = (SPEC / "replication" / "Messages.tla").read_text()
     named = re.findall(r'MessageStep\("(\w+)"', text)
     assert {"SendFetch", "TakeFetch", "TakeDivergence", "TakeRecords", "TakeHighWatermark"} <= {*named}
@@ -162,7 +162,7 @@ def test_what_a_switch_breaks_first_was_found_too() -> None:
 
 
 def test_every_step_of_a_counterexample_has_a_name() -> None:
-    """A model with switches names its steps in its states, which else say nothing but the first one's name."""
+    """The states of a model with switches name their step."""
     found = {name: result for name, result in load().items() if result.switch}
     assert [name for name, result in found.items() if len(result.steps) != result.depth - 1] == []
     assert [name for name, result in found.items() if "Init" in result.steps] == []

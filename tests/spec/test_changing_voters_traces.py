@@ -1,5 +1,5 @@
-"""Traces of quorums whose voters change (KIP-853): drawn runs are what the specification allows, and what must not be is rejected
-at the step that does it."""
+"""Traces of quorums whose voters change (KIP-853): drawn runs are accepted, and forbidden traces are rejected at the
+forbidden step."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def traces_of(schedule: Schedule) -> list[ChangingVotersTrace]:
 
 @pytest.mark.java
 def test_drawn_runs_are_accepted() -> None:
-    """And their records of voters are what decides: with those of another run they are not."""
+    """The records of voters decide: with those of another run the traces are rejected."""
     traces = [trace for seed in RUNS for trace in traces_of(drawn(seed))]
     assert len(traces) == len(RUNS)
     steps = Counter(event["action"] for trace in traces for event in trace.events)
@@ -51,7 +51,7 @@ def test_drawn_runs_are_accepted() -> None:
 
 
 def one_voter_for_good(trace: ChangingVotersTrace) -> tuple[Row, ...]:
-    """The same events, as if each change left one voter, which is a majority alone."""
+    """The same events, in which each change leaves a single voter."""
     return tuple(
         event | {"voters": [trace.nodes[-1]]} if event["action"] == CHANGE else event for event in trace.events
     )
@@ -61,7 +61,7 @@ def one_voter_for_good(trace: ChangingVotersTrace) -> tuple[Row, ...]:
 
 
 def election(leader: int, voter: int, epoch: int, *, leo: int, last: int, marks: tuple[int, int]) -> list[Row]:
-    """The leader has the vote of one other node, whose log is as long; both had been in the epoch before."""
+    """The steps of an election with the vote of one other node, whose log is as long."""
     before = (epoch - 1, leo, last)
     return [
         step(leader, "BecomeProspective", *before, marks[0]),
@@ -75,7 +75,7 @@ def election(leader: int, voter: int, epoch: int, *, leo: int, last: int, marks:
 
 
 def replicated(leader: int, follower: int, epoch: int, leo: int, mark: int) -> list[Row]:
-    """A follower has all of the leader's log."""
+    """The steps by which a follower replicates the leader's log."""
     return [
         step(follower, "ApplyFetch", epoch, leo, epoch, mark, source=leader),
         step(leader, "AnswerFetch", epoch, leo, epoch, mark, source=follower, end=leo),
@@ -87,7 +87,7 @@ READY = [*LED, *replicated(1, 2, 1, 1, 0), step(1, "AdvanceHighWatermark", 1, 1,
 """Node 1 leads, and has committed its epoch's first record."""
 ADDED = [*READY, step(1, "AppendVoters", 1, 2, 1, 1, voters=[1, 2, 3, 4])]
 REMOVED = [*READY, step(1, "AppendVoters", 1, 2, 1, 1, voters=[2, 3])]
-"""The leader is no voter any more."""
+"""The leader has removed itself from the voters."""
 COMMITTED = [
     *ADDED,
     *replicated(1, 2, 1, 2, 1),
@@ -117,9 +117,9 @@ STANDS_AGAIN = [
     step(1, "BecomeLeader", 3, 2, 1),
     step(1, "AppendRecord", 3, 3, 3),
 ]
-"""It falls as it removes itself, and no other node has that."""
+"""The leader fails after it removed itself, before any other node has the record."""
 ONE_VOTE = [*STANDS_AGAIN[:-8], STANDS_AGAIN[-7]]
-"""Of two voters one would vote for it."""
+"""Only one of two voters grants the vote."""
 SOUND = {
     "a voter is added": COMMITTED,
     "two, one after the other": [*COMMITTED, step(1, "AppendVoters", 1, 3, 1, 2, voters=[1, 2, 4])],
@@ -163,7 +163,7 @@ def test_what_must_not_be_is_rejected_at_the_step() -> None:
 
 
 def second_change_at_once(leader: Leader, what: str, now: TimestampMs) -> None:
-    """As `check_order`, but for the rule that the change before is committed."""
+    """`check_order` without the rule that the previous change is committed."""
     if not leader.is_ready:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
     leader.change = None

@@ -1,5 +1,5 @@
-"""Traces of whole clusters: what simulated nodes reported about runs with faults is what the specification allows, whether told
-in one order or merged from each node's own; what is not, is rejected where it leaves the specification.
+"""Traces of whole clusters: traces of simulated runs with faults are accepted, in one order or merged from each
+node's own trace; a corrupted trace is rejected where it leaves the specification.
 """
 
 import json
@@ -35,7 +35,7 @@ SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr", "GiveUpReplica"
 @pytest.mark.sampled(days=PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_traces_of_clusters_with_faults_are_accepted(part: int) -> None:
-    """In all five hundred traces of a hundred and twenty runs, all steps that such runs have often."""
+    """Five hundred traces of a hundred and twenty runs, with all frequent steps."""
     runs = small_traces(SEEDS[part::PARTS])
     assert len(runs) >= 400 // PARTS
     steps = Counter(event["action"] for trace in runs for event in trace.events)
@@ -49,11 +49,11 @@ def test_traces_of_clusters_with_faults_are_accepted(part: int) -> None:
 # ---- corrupted
 
 SEEDS_OF_ALL_STEPS = 20
-"""At most so many of the first runs are drawn until each step that is corrupted here was seen."""
+"""The largest number of runs that are drawn until each corrupted step occurs."""
 
 
 def changed(trace: Trace, action: str, more: dict[str, Any]) -> tuple[Trace, int] | None:
-    """The trace with the last such event reported otherwise, and its place."""
+    """The trace with its last such event changed, and the event's place."""
     events = as_read(trace.events)
     places = [place for place, event in enumerate(events, 1) if event["action"] == action]
     if not places:
@@ -77,7 +77,7 @@ FALSE = [
 
 
 def first_changed(runs: list[Trace], drawn: Iterator[Trace], false: tuple[str, dict[str, Any]]) -> tuple[Trace, int]:
-    """Of the first trace that has such an event; more runs are drawn where none has."""
+    """The changed first trace that has such an event; draws more runs if none has."""
     for trace in runs:
         if found := changed(trace, *false):
             return found
@@ -156,7 +156,7 @@ def test_traces_go_on_through_reassignments_and_changed_settings() -> None:
 
 @pytest.mark.java
 def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> None:
-    """Retention took the end of the former leader epoch: where the two logs part cannot be reported, and nothing later is
+    """Retention deleted the end of the former leader epoch: the point of divergence is unknown, and later events are not
     judged."""
     outcome, rows = rows_of(read_schedule(FOUND / "follower-cut-to-what-its-leader-has-deleted.json"))
     assert outcome.verdict == "valid", outcome.text
@@ -199,8 +199,8 @@ KILLED_AFTER_AN_APPEND = (31, 76, 97, 120, 172)
 
 
 def with_appends_hidden(rows: list[Row]) -> tuple[list[Row], int]:
-    """One node's rows as they would be if each kill had come before the row of the last step, where that was an append whose
-    records were found again; and how many rows are gone."""
+    """One node's rows without the last row before each kill if that was an append whose records were found again; and the
+    number of removed rows."""
     ends = [place for place, row in enumerate(rows) if place and begins_incarnation(row)]
     hidden = {end - 1 for end in ends if is_found_again(rows[end - 1], rows[end:])}
     return [row for place, row in enumerate(rows) if place not in hidden], len(hidden)

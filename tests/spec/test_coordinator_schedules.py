@@ -1,5 +1,5 @@
-"""Behaviours of transactions and groups are driven through simulated coordinators and their clients: what the specification allows
-holds, and what a switch breaks, breaks with the mutant that has the same bug.
+"""Behaviours of transactions and groups are driven through simulated coordinators and their clients: allowed behaviours
+hold, and the counterexample of a switch fails with the mutant of the same bug.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ BROKEN_BY = {
     "KeepEpochOnNewSession": "G1a",
     "MarkerBeforeDecision": "G1a",
 }
-"""Switch -> the promise that its mutant is seen to break."""
+"""Switch -> the promise that its mutant breaks."""
 
 
 @pytest.mark.parametrize("switch", MUTANT_OF)
@@ -93,7 +93,7 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> 
 @pytest.mark.sampled(days=6)
 @pytest.mark.parametrize(("model", "least_percent"), [("MCTransactions", 90), ("MCGroups", 60)])
 def test_random_behaviours_hold_with_the_reference(model: str, least_percent: int) -> None:
-    """Nearly all of their steps are taken; what the reference does at once cannot always be taken apart."""
+    """Most of their steps are taken; steps that the reference makes at once cannot always be separated."""
     done = CliRunner().invoke(app, ["spec", "behaviours", model, "--count", "6", "--walk", "6", "--json"])
     assert done.exit_code == 0, done.output
     summary = json.loads(done.stdout.splitlines()[-1])

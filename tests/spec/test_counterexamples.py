@@ -6,7 +6,7 @@ from tests.spec.counterexamples import NAMES, digest_of, found_by_tlc, records
 
 
 def test_every_record_is_of_todays_text() -> None:
-    """Else: `python -m tests.spec.counterexamples`."""
+    """If this fails: `python -m tests.spec.counterexamples`."""
     assert {name: row["digest"] for name, row in records().items()} == {name: digest_of(name) for name in NAMES}
 
 

@@ -1,5 +1,5 @@
-"""The specification's behaviours are driven through simulated clusters: what it allows holds, and what a switch breaks, breaks
-with the mutant that has the same bug.
+"""The specification's behaviours are driven through simulated clusters: allowed behaviours hold, and the counterexample of a
+switch fails with the mutant of the same bug.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ fetch would bring it."""
 
 @contextmanager
 def planted_for(switch: str) -> Generator[None]:
-    """The switch's mutant, and what its counterexample needs beside it."""
+    """Plant the switch's mutant, and the further bug that its counterexample needs."""
     also = TOGETHER_WITH.get(switch)
     with planted(MUTANT_OF[switch]), planted(also) if also else nullcontext():
         yield
@@ -62,7 +62,7 @@ def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(swi
 
 
 def trace_of_driven(switch: str, mutant: str) -> Trace:
-    """What the nodes report about the only partition."""
+    """The trace of the only partition."""
     rows: list[Row] = []
     with planted_for(switch) if mutant else nullcontext():
         run_schedule(driven(counterexample(switch)), by_history=True, rows=rows)
@@ -96,7 +96,7 @@ def test_random_behaviours_hold_with_the_reference(model: str) -> None:
 
 @pytest.mark.sampled(days=6)
 def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> None:
-    """Paths that take every edge of the smallest model: what is covered, what a cluster walks of it, and their traces."""
+    """Paths that cover every edge of the smallest model: their coverage, the edges that a cluster walks, and their traces."""
     folder, out = tmp_path / "schedules", tmp_path / "steps.jsonl"
     arguments = ["spec", "behaviours", "MCFailover", "--cover", "--walk", "8", "--faults", str(folder), "--json"]
     done = CliRunner().invoke(app, [*arguments, "--out", str(out)])

@@ -76,7 +76,7 @@ def test_a_mutant_with_a_stale_row_meets_the_model_that_settled_it_first(monkeyp
 @pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_a_bound_of_the_model_is_kept() -> None:
-    """Without its bound the model has no end, so that no survivor could be named."""
+    """Without its bound the model is infinite, and no mutant could survive."""
     model = MODEL["MCZooKeeperShutdown"]
     assert "CONSTRAINT FewVersions" in model.text
     most = 4 * load_results()[model.name].distinct

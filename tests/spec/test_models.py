@@ -1,4 +1,4 @@
-"""Small models are checked again in every run of the tests; and what checks them can fail."""
+"""Small models are checked in each run of the tests, and their checks can fail."""
 
 import re
 from dataclasses import replace
@@ -49,7 +49,7 @@ def test_a_model_comes_out_as_expected(name: str) -> None:
 
 
 def test_the_state_in_which_logs_part_is_one_that_voters_come_to() -> None:
-    """MCQuorumParted begins in the middle: that the specification never comes to such a state is refuted."""
+    """MCQuorumParted starts in a later state: the claim that the specification never reaches it is refuted."""
     job = all_cases()["MCQuorumParted"].job(memory_mb=1500)
     head = job.configuration.partition("INVARIANTS")[0].replace("SPECIFICATION SpecParted", "SPECIFICATION Spec")
     module = "---- MODULE Refuted ----\nEXTENDS MCQuorumParted\nNeverParted == ~Parted\n====\n"
@@ -75,7 +75,7 @@ def test_the_models_with_fairness_are_those() -> None:
 @pytest.mark.sampled(days=6)
 @pytest.mark.parametrize(("name", "promise"), live_properties())
 def test_without_fairness_nothing_has_to_happen(name: str, promise: str) -> None:
-    """Were a property to hold here too, it would hold for no reason."""
+    """A property that held here too would not depend on fairness."""
     job = all_cases()[name].job(memory_mb=1500)
     unfair = re.sub(r"^SPECIFICATION FairSpec$", "SPECIFICATION Spec", job.configuration, flags=re.M)
     outcome = check(replace(job, configuration=only_property(unfair, promise), jvm=SHORT_RUN, coverage=False))
@@ -84,7 +84,7 @@ def test_without_fairness_nothing_has_to_happen(name: str, promise: str) -> None
 
 
 def test_the_refinement_needs_the_messages_to_be_late() -> None:
-    """Against the atomic grain without lateness the same refinement is refuted: the check looks at something."""
+    """Against the atomic grain without late messages the same refinement is refuted, so the check is not vacuous."""
     job = all_cases()["MCMessages"].job(memory_mb=1500)
     instant = re.sub(
         r"^  (MayFetch|FetchedLog|FetchedHighWatermarks|FetchesOf|WasRefused) <- .*\n",

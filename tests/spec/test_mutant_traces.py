@@ -1,7 +1,7 @@
-"""What brokers with a planted bug report about themselves, where the bug shows in a partition's trace, is rejected.
+"""Traces of brokers with a planted bug are rejected if the bug shows in a partition's trace.
 
-The mutants of the switches are led to where it shows (`test_fault_schedules.py`, `test_quorum_schedules.py`); those of
-groups and of transactions are with their traces. Here are the others, and why some of several nodes cannot be reported by one.
+The mutants of the switches are driven by schedules (`test_fault_schedules.py`, `test_quorum_schedules.py`); those of groups and
+of transactions are with their traces. Here are the others, and the reasons of those that no trace shows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHOWN_BY_SEED = {
     "high-watermark-ahead": 0,
     "high-watermark-back": 0,
 }
-"""Mutant -> a small incarnation in which it leaves the specification."""
+"""Mutant -> the seed of a small run that leaves the specification."""
 
 NOT_REPORTED = {
     "unfenced-before-replay": "no step of a partition: the simulation's check of the metadata finds it",

@@ -1,4 +1,4 @@
-"""Mutants are what they say, and what is stored of them is current and accounted for."""
+"""Mutants differ as they say, and their stored results are current and explained."""
 
 import json
 from dataclasses import replace

@@ -43,7 +43,7 @@ def spark() -> Engine:
 
 
 def same(result: Record) -> dict[str, Any]:
-    """What does not depend on the machine."""
+    """The fields of a result that do not depend on the machine."""
     return {name: value for name, value in asdict(result).items() if name not in OF_THE_MACHINE}
 
 
@@ -148,7 +148,7 @@ def test_executors_that_are_lost_again_and_again_are_one_line() -> None:
 
 
 class Failing(Engine):
-    """Gives the first outcome, and is interrupted then."""
+    """An engine that is interrupted after the first outcome."""
 
     def check(self, job: Job) -> Outcome:
         return Outcome(Verdict.HOLDS)

@@ -1,5 +1,5 @@
 """Three real processes under load, each killed and started again, while replicas move and come back and
-min.insync.replicas is changed: what they reported, merged, is what the specification allows.
+min.insync.replicas is changed: their merged trace is accepted.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PAUSE_S = 0.02
 
 @contextmanager
 def load(addresses: str) -> Iterator[list[int]]:
-    """Records with acks=all, one after the other, and the number of those that were acknowledged."""
+    """Produce records with acks=all in the background; yields the number of acknowledged ones."""
     done = threading.Event()
     acknowledged = [0]
     producer = Producer({"bootstrap.servers": addresses, "acks": "all", "message.timeout.ms": 60_000, "log_level": 0})
@@ -79,7 +79,7 @@ def killed_and_back(target: Target, node: int) -> None:
 
 
 def wish(target: Target, request: Message) -> None:
-    """Ask the first node, which sends it on, until the controller has received it."""
+    """Send a request to the first node, which forwards it, until the controller accepts it."""
     until = time.monotonic() + WISH_WITHIN_S
     while time.monotonic() < until:
         try:
@@ -89,7 +89,7 @@ def wish(target: Target, request: Message) -> None:
         except (WireError, OSError):
             pass
         time.sleep(0.2)
-    raise AssertionError(f"nobody took up {request}")
+    raise AssertionError(f"no controller accepted {request}")
 
 
 def reassigned(target: Target, *replicas: int) -> None:
@@ -108,7 +108,7 @@ def required_in_sync(target: Target, number: int) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a cluster's incarnation: its nodes' traces are in node-1 to node-3."""
+    """The folder of a cluster's run, with the traces in node-1 to node-3."""
     folder = tmp_path_factory.mktemp("traced")
     with open_target("reference:3", folder=folder, config=PROPERTIES) as target:
         addresses = ",".join(f"{node.host}:{node.port}" for node in target.nodes)
@@ -144,7 +144,7 @@ def test_processes_that_are_killed_under_load_keep_to_the_specification(cluster:
 
 @pytest.mark.sampled(days=5, together=True)
 def test_what_a_process_traces_falsely_is_rejected(cluster: Path, tmp_path: Path) -> None:
-    """One node says that its log ends one record later than it does."""
+    """One node reports a log end offset that is one too high."""
     for file in cluster.rglob(TRACE_FILE):
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         if file.parent.name == "node-1":

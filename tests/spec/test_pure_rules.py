@@ -1,4 +1,4 @@
-"""The broker's pure rules: those over plain values are confirmed over all paths, all are searched, and nothing is forgotten."""
+"""The broker's pure rules: those over plain values are confirmed over all paths, all are searched, and none is left out."""
 
 import importlib.util
 import inspect
@@ -44,7 +44,7 @@ def arguments_of(rule: PureRule) -> st.SearchStrategy[dict]:
 
 
 def search(rule: PureRule, backend: str, examples: int) -> int:
-    """How many admitted arguments were tried, up to so many; fails on a counterexample."""
+    """The number of admitted arguments that were tried. Errors: AssertionError on a counterexample."""
     admitted = 0
 
     @settings(backend=backend, max_examples=examples, suppress_health_check=UNCHECKED, database=None)

@@ -1,5 +1,5 @@
-"""The metadata quorum's behaviours are driven through three simulated voters: what the specification allows holds, and what a
-switch breaks, breaks with the mutant that has the same bug, whose trace is rejected there.
+"""The metadata quorum's behaviours are driven through three simulated voters: allowed behaviours hold, and the
+counterexample of a switch fails with the mutant of the same bug, whose trace is rejected at that step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_CHANGING_VOTERS = {
     "RemovedLeaderNeverStands",
     "SecondChangeAtOnce",
 }
-"""What leads nodes along a behaviour keeps their voters: no such schedule reaches these. A drawn run shows the third
+"""A guided schedule keeps the voters, so it cannot reach these. A drawn run shows the third
 (`tests/mutants/test_mutants.py`), drawn quorums the second and the fourth (`test_quorum_changing_machine.py`)."""
 
 

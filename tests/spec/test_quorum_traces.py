@@ -1,7 +1,7 @@
-"""Traces of the metadata quorum: what simulated voters reported about runs with faults is what the specification allows, whether
-reported in one order or merged from each voter's own; what Raft forbids is rejected at the step that does it.
+"""Traces of the metadata quorum: traces of simulated voters in runs with faults are accepted, in one order or
+merged from each voter's own trace; traces that Raft forbids are rejected at the forbidden step.
 
-What mutants of the quorum report stands with the schedules that lead them there (`test_quorum_schedules.py`).
+Traces of the quorum's mutants are tested with their schedules (`test_quorum_schedules.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MERGED = 6
 
 @pytest.fixture(scope="module")
 def reported() -> list[list[Row]]:
-    """The rows of each incarnation: some seven seconds on a quiet core, and four for TLC."""
+    """The rows of each run: some seven seconds on a quiet core, and four for TLC."""
     return [as_read(rows_of(small(seed))[1]) for seed in RUNS]
 
 

@@ -10,7 +10,7 @@ TINY = ("MCTransactionsLiveness", "MCGroupsLiveness", "MCFailover")
 
 
 def installed() -> str:
-    """Empty, or why not."""
+    """The reason why the second checker is missing; empty if it is installed."""
     try:
         second_checker()
     except SecondCheckerError as error:

@@ -1,5 +1,5 @@
-"""Traces of coordinators: what simulated groups and transactional ids did is what the specification allows; what is reported
-falsely, and what a planted bug does, is rejected where it leaves the specification.
+"""Traces of coordinators: traces of simulated groups and transactional ids are accepted; corrupted traces and those of planted
+bugs are rejected where they leave the specification.
 """
 
 import itertools
@@ -30,11 +30,11 @@ Row = dict
 
 OF = {"groups": group_traces, "transactions": transaction_traces}
 RUNS_OF_ONE_NODE, RUNS_OF_THREE = 4, 1
-"""So many runs of each workload, on one node and on three, come to each step at least once."""
+"""The numbers of runs of each workload that reach each step at least once."""
 
 
 def rows_of(workload: str, seed: int, nodes: int = 1) -> list[Row]:
-    """What all nodes reported in one incarnation, as it comes back from a file."""
+    """The trace rows of all nodes in one run, decoded from JSON."""
     rows: list[Row] = []
     run_schedule(draw(seed, None, nodes, workload), by_history=True, rows=rows)
     return [json.loads(json.dumps(row)) for row in rows]
@@ -87,7 +87,7 @@ def test_traces_of_groups_and_transactional_ids_are_accepted(runs: list[AnyTrace
 
 
 def spoiled(runs: Iterable[AnyTrace], book: str, action: str, name: str, value: object) -> tuple[AnyTrace, int]:
-    """A trace with the last such event reported otherwise, and its place."""
+    """A trace with its last such event changed, and the event's place."""
     has_it = (trace for trace in runs if trace.book == book and any(e["action"] == action for e in trace.events))
     events: list[Event] = json.loads(json.dumps(next(has_it).events))
     place = max(place for place, event in enumerate(events, 1) if event["action"] == action)
@@ -136,7 +136,7 @@ WRITE = '{"action": "AppendWrite", "args": {"partition": "t-0", "epoch": 1}}'
 @pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_late_writes_and_second_markers_are_rejected() -> None:
-    """A write that was never let in hangs; the marker of one transaction, written twice, would end the next."""
+    """A write that was never admitted hangs; the marker of one transaction, written twice, would end the next."""
     reported = {
         "sound": [*TRANSACTION, TRANSACTION[4], NEXT, WRITE],
         "late": [*TRANSACTION, TRANSACTION[2]],
@@ -155,12 +155,12 @@ def test_late_writes_and_second_markers_are_rejected() -> None:
 
 # ---- planted bugs
 
-LIVES_OF_A_BUG = 6
-"""Not every incarnation comes to where a bug reports."""
+RUNS_OF_A_BUG = 6
+"""The number of runs; not each of them shows the bug."""
 
 
 def given_to_two() -> AbstractContextManager[object]:
-    """A partition is given to its new member before the old one has said that it gave it back."""
+    """Assign a partition to its new member before the old member has reported the revocation."""
     return patch.object(ConsumerGroup, "is_free", lambda group, partition: True)
 
 
@@ -179,7 +179,7 @@ def test_traces_of_bugs_are_rejected_where_they_leave_the_specification(
     bug: str | Callable[[], AbstractContextManager[object]], workload: str, action: str
 ) -> None:
     with planted(bug) if isinstance(bug, str) else bug():
-        found = traces(workload, range(LIVES_OF_A_BUG))
+        found = traces(workload, range(RUNS_OF_A_BUG))
     done = check_traces(found)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert action in {verdict.event["action"] for verdict in done.rejected if verdict.event}

@@ -53,7 +53,7 @@ REJECTED: dict[str, tuple[list[Row], int, set[str]]] = {
         {"coordinator", "log"},
     ),
 }
-"""A book's trace, the event at which it is rejected, and what of the state is to be seen there."""
+"""A book's trace, the event at which it is rejected, and the variables shown for the state before it."""
 
 
 def write(rows: list[Row], file: Path) -> Path:
@@ -91,7 +91,7 @@ def test_the_text_names_them_too(tmp_path: Path) -> None:
 
 
 def test_a_beginning_that_breaks_a_promise_is_called_so(tmp_path: Path) -> None:
-    """A fenced broker in the ISR; no event is to blame."""
+    """A fenced broker is in the ISR at the beginning, before any event."""
     file = write([BEGIN | {"fenced": [3]}, at(0, 0, LED)], tmp_path / "one.jsonl")
     row = json.loads(run(file, "--json")[1].splitlines()[0])
     assert (row["place"], row["event"], row["before"]) == (0, None, {})
@@ -125,7 +125,7 @@ def test_a_state_that_breaks_a_promise_is_printed_by_its_changes() -> None:
 
 
 def test_a_members_place_is_named_also_where_it_leaves() -> None:
-    """And a place is the next member's, once it is free."""
+    """A free place is taken by the next member."""
     came = [{"action": "JoinGroup", "args": {"member": member, "groupEpoch": 2}} for member in "abc"]
     left = {"action": "LeaveGroup", "args": {"member": "a", "groupEpoch": 4}}
     trace = group_trace.trace_of([{"action": "Begin", "group": "readers"}, *came[:2], left, came[2]], "one")

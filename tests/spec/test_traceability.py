@@ -1,4 +1,4 @@
-"""The way from the specification to the broker is found in the sources, and what lacks a counterpart says why."""
+"""Counterparts of the specification's steps are found in the sources; each step without one has a reason."""
 
 import ast
 import re
@@ -82,7 +82,7 @@ def test_steps_and_methods_bear_the_same_names(book: str) -> None:
 
 
 def test_a_trace_of_the_quorum_has_its_steps_and_one_more() -> None:
-    """Who led an epoch leaves it for the next one: that is no step of `Quorum`, and reported all the same.
+    """A former leader's LeaveEpoch is no step of `Quorum`, but is traced.
 
     Quorums whose voters change have no trace.
     """
@@ -123,7 +123,7 @@ def test_a_marked_test_that_does_not_call_the_step_fails() -> None:
 
 
 def test_switches_are_found_through_what_a_step_uses() -> None:
-    """IgnoreMinIsr stands in UnderMinIsr, which several steps use."""
+    """IgnoreMinIsr is in UnderMinIsr, which several steps use."""
     assert any("IgnoreMinIsr" in promise for promise in promises_of("AdvanceHighWatermark", "replication"))
     assert not any("IgnoreMinIsr" in promise for promise in promises_of("ElectLeader", "replication"))
     assert set(promises_of("TakeStopReplica", "historical")) == {

@@ -1,4 +1,4 @@
-"""Traces of clusters in which some nodes trace nothing, as those of Apache Kafka: what they must have done is searched for."""
+"""Traces of clusters in which some nodes trace nothing, as Apache Kafka's: the checker searches for their steps."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.java
 
 SEEDS = [seed for seed in range(12) if small(seed).is_traceable]
 SEARCHED_AMONG = 0.9
-"""So many of the simulated traces are found to be possible; the search does not try everything."""
+"""The least share of sound traces that are accepted; the search is not exhaustive."""
 
 
 def hidden(seed: int, nodes: Sequence[int]) -> list[Trace]:
-    """The traces of a simulated cluster without the replicas' steps of some nodes; what those decided as controllers is there."""
+    """The traces of a simulated cluster without the replicas' steps of some nodes; their decisions as controllers are kept."""
     _, rows = rows_of(small(seed))
     traced = [
         row for row in as_read(rows) if row["node"] not in nodes or "controllerEpoch" in row or "partitions" in row
@@ -82,7 +82,7 @@ def _changed(trace: Trace, place: int, change: Callable[[Row], Row]) -> Trace:
 def test_what_no_steps_of_theirs_explain_is_rejected(
     runs: list[Trace], action: str, change: Callable[[Row], Row]
 ) -> None:
-    """No matter what the unseen nodes did: the log and the high watermark of a node that is seen are its own."""
+    """No steps of the unseen nodes explain a wrong log or high watermark of a traced node."""
     spoiled: list[Trace] = []
     for trace in runs:
         places = [place for place, event in enumerate(trace.events) if event["action"] == action and _fits(event)]
@@ -99,7 +99,7 @@ def _fits(event: Row) -> bool:
 
 
 def further(event: Row, by: int) -> Row:
-    """The leader says that more is committed than its log has."""
+    """The event with a high watermark beyond the leader's log end."""
     mark = event["leo"] + by
     return event | {"hw": mark, "args": event["args"] | {"highWatermark": mark}}
 

@@ -1,4 +1,4 @@
-"""Traces of clusters that ZooKeeper coordinates: what is allowed is accepted, and what is not is rejected at its very row."""
+"""Traces of clusters that ZooKeeper coordinates: sound traces are accepted, and forged ones rejected at the forged row."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ ROWS: list[Row] = [json.loads(line) for line in (Path(__file__).parent / "zookee
 
 
 def at(action: str, node: int, number: int = 0) -> int:
-    """The place of a row, of those of an action and a node the first, second, …"""
+    """The index of the first, second, … row of an action and a node."""
     return [place for place, row in enumerate(ROWS) if (row["action"], row["node"] if place else 0) == (action, node)][
         number
     ]
@@ -217,7 +217,7 @@ def test_a_decision_stands_where_it_was_asked_for_however_late_its_answer_comes(
 
 
 def test_a_controller_that_is_elected_again_in_its_session_was_deposed() -> None:
-    """Its node is gone; the end of another's session is what took that one's."""
+    """The trace gets one DeposeController before the second election, with or without a row of it."""
     elected = ROWS[: at("ElectController", 1) + 1]
     again = row_of("ElectController", 1, controllerEpoch=2)
     assert [each["action"] for each in trace_of([*elected, again], "x").events][-2:] == [

@@ -283,7 +283,7 @@ class DrawnGroups:
         drawn = chance.random()
         version = (1,)
         if client.epoch == JOINS or drawn < 0.1:
-            self._say_all(client, request)
+            self._fill_all_fields(client, request)
             if client.epoch == JOINS and chance.random() < 0.2:
                 request.member_id, version = "", (0,)
         elif drawn < 0.2:
@@ -313,7 +313,7 @@ class DrawnGroups:
         is_between = group.protocol is None or any(group.protocol not in each for each in names)
         return is_between or self.pair.now < self._downgraded.get(id, 0) + LONGEST_TIMEOUT_MS
 
-    def _say_all(self, client: Consumer, request: ConsumerGroupHeartbeatRequest) -> None:
+    def _fill_all_fields(self, client: Consumer, request: ConsumerGroupHeartbeatRequest) -> None:
         request.rebalance_timeout_ms = self.chance.choice([5_000, 20_000])
         request.rack_id = self.chance.choice([None, "a", "b"])
         request.topic_partitions = owned_partitions(sorted(client.owned, key=repr)) if client.epoch else []

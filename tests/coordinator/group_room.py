@@ -71,7 +71,7 @@ class Room:
         self.shard.loaded(self.now)
 
     def _new_shard(self) -> GroupShard:
-        return GroupShard(self.settings, self.chance, self.topics, self._write, self._say)
+        return GroupShard(self.settings, self.chance, self.topics, self._write, self._answered)
 
     def _write(self, records: Sequence[KeyValue], now: TimestampMs) -> None:
         self.write(records)
@@ -83,7 +83,7 @@ class Room:
             self.log.append((key, value, producer))
             self.shard.replay(key, value, self.now, producer)
 
-    def _say(self, token: Token, response: Message) -> None:
+    def _answered(self, token: Token, response: Message) -> None:
         assert token not in self.answers, f"{token} is answered twice"
         self.answers[token] = response
 

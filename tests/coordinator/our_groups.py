@@ -171,7 +171,7 @@ class OurGroups:
             self.ids,
             self.topics,
             lambda records, now: self._write(records),
-            self._say,
+            self._answered,
             lambda group: self.settings,
         )
 
@@ -182,7 +182,7 @@ class OurGroups:
             self.written.append((key.hex(), (value or b"").hex(), producer[0] if producer else -1, False))
             self.shard.replay(key, value, self.now, producer)
 
-    def _say(self, token: Token, response: Message) -> None:
+    def _answered(self, token: Token, response: Message) -> None:
         self.answers[str(token)] = response
 
     def load(self, log: Sequence[Row], loading: Callable[[], None]) -> None:

@@ -123,7 +123,7 @@ def loop() -> Iterator[Loop]:
         yield found
 
 
-def say(loop: Loop, broker: Broker, tamper: Tamper | None, *requests: bytes) -> list[bytes]:
+def exchange(loop: Loop, broker: Broker, tamper: Tamper | None, *requests: bytes) -> list[bytes]:
     """The frames that come back through the proxy until it closes, which our end makes it do."""
     with (
         Proxy(loop, [Node(1, "127.0.0.1", broker.port)], tamper) as proxy,
@@ -154,7 +154,7 @@ def lying(answer: Change | None = None, ask: Change | None = None) -> Liar:
 
 
 def test_without_a_lie_clients_stay_on_the_proxy(loop: Loop, broker: Broker) -> None:
-    (frame,) = say(loop, broker, None, asking(7))
+    (frame,) = exchange(loop, broker, None, asking(7))
     correlation_id, message = read(frame)
     assert correlation_id == 7
     assert message.brokers[0].port != broker.port
@@ -162,31 +162,31 @@ def test_without_a_lie_clients_stay_on_the_proxy(loop: Loop, broker: Broker) -> 
 
 
 def test_bytes_that_are_no_request_pass(loop: Loop, broker: Broker) -> None:
-    assert say(loop, broker, None, asking(7), b"\xff\xff\xff\xff and more") != []
-    assert say(loop, broker, None, b"\x00\x00\x00\x09 nine?") == []
-    assert say(loop, broker, lying(ask=put("topics", None)), b"\x00\x00") == []
+    assert exchange(loop, broker, None, asking(7), b"\xff\xff\xff\xff and more") != []
+    assert exchange(loop, broker, None, b"\x00\x00\x00\x09 nine?") == []
+    assert exchange(loop, broker, lying(ask=put("topics", None)), b"\x00\x00") == []
 
 
 def test_a_field_is_rewritten_in_answers_of_its_versions_only(loop: Loop, broker: Broker) -> None:
-    (frame,) = say(loop, broker, lying(errors(3, 5)), asking(7))
+    (frame,) = exchange(loop, broker, lying(errors(3, 5)), asking(7))
     assert read(frame)[1].topics[0].error_code == 5
     other = Liar(Lie("a-lie", "Metadata", "a lie", "MET-01", answer=errors(3, 5), versions="9+"))
-    (frame,) = say(loop, broker, other, asking(7))
+    (frame,) = exchange(loop, broker, other, asking(7))
     assert read(frame)[1].topics[0].error_code == 3
 
 
 def test_answers_are_doubled_cut_swapped_and_closed(loop: Loop, broker: Broker) -> None:
-    first, second = say(loop, broker, lying(twice), asking(7))
+    first, second = exchange(loop, broker, lying(twice), asking(7))
     assert first == second
-    (whole,), (shorter,) = say(loop, broker, None, asking(7)), say(loop, broker, lying(cut(1)), asking(7))
+    (whole,), (shorter,) = exchange(loop, broker, None, asking(7)), exchange(loop, broker, lying(cut(1)), asking(7))
     assert len(shorter) == len(whole) - 1
-    swapped = say(loop, broker, lying(when(lambda x, m: x.correlation_id == 7, held_back)), asking(7), asking(8))
+    swapped = exchange(loop, broker, lying(when(lambda x, m: x.correlation_id == 7, held_back)), asking(7), asking(8))
     assert [read(frame)[0] for frame in swapped] == [8, 7]
-    assert say(loop, broker, lying(closed), asking(7), asking(8)) == []
+    assert exchange(loop, broker, lying(closed), asking(7), asking(8)) == []
 
 
 def test_a_request_is_sent_twice_and_answered_once(loop: Loop, broker: Broker) -> None:
-    frames = say(loop, broker, lying(ask=sent_twice), asking(7), asking(8))
+    frames = exchange(loop, broker, lying(ask=sent_twice), asking(7), asking(8))
     assert [read(frame)[0] for frame in frames] == [7, 8]
     assert [id & 0xFF for id in broker.asked] == [7, 7, 8, 8]
 
@@ -195,7 +195,7 @@ def test_rewritings_by_chance_are_those_of_their_seed(loop: Loop, broker: Broker
     requests = [asking(number) for number in range(60)]
     once, again = Chance(11), Chance(11)
     for chance in (once, again):
-        say(loop, broker, chance, *requests)
+        exchange(loop, broker, chance, *requests)
     assert once.done and [what.split("=")[0] for what in once.done] == [what.split("=")[0] for what in again.done]
 
 

@@ -94,7 +94,7 @@ class Guarded(ThreeNodes):
         self.sessions: dict[tuple[NodeId, int], int] = {}
         """Node and connection of each login -> when its session ends."""
         self.cut_off: NodeId | None = None
-        self.said: dict[int, Message] = {}
+        self.login_responses: dict[int, Message] = {}
         """Correlation id -> the response to a step of a login."""
         self.logins = self.failed_logins = self.ended = self.kills = self.cuts = 0
         login = f"listener.name.{LISTENER.lower()}.{MECHANISM.lower()}"
@@ -127,7 +127,7 @@ class Guarded(ThreeNodes):
         if key == FETCH:
             self._look_at_fetch(node, cast(FetchResponse, answer))
         elif key in LOGIN:
-            self.said[int.from_bytes(frame[:4], "big")] = answer
+            self.login_responses[int.from_bytes(frame[:4], "big")] = answer
         else:
             self.apis.add(key)
             assert errors_in(answer) & REFUSALS, (key, answer)
@@ -143,7 +143,7 @@ class Guarded(ThreeNodes):
                     self.refused += 1
                 self.shown += bool(each.records)
 
-    def say(self, id: NodeId, body: Message, version: int, connection: int = 0) -> None:
+    def send(self, id: NodeId, body: Message, version: int, connection: int = 0) -> None:
         """Send a request of the stranger, on a new connection unless one is given."""
         self.numbers += 1
         frame = encode_request(body.KEY, version, self.numbers, "stranger", body)[4:]
@@ -183,7 +183,7 @@ class Guarded(ThreeNodes):
         )
         session = self.session_at(id)
         ends = self.sessions.get((id, session), self.now + 1)
-        self.say(id, body, versions_of(FETCH)[1], session)
+        self.send(id, body, versions_of(FETCH)[1], session)
         if self.now >= ends:
             self.ended += 1
             assert (id, session) not in self.sessions, f"node {id} serves a stranger after its session's end"
@@ -195,8 +195,8 @@ class Guarded(ThreeNodes):
         self.numbers += 1
         connection = STRANGER + self.numbers
         self.nodes[id].connected(connection, "192.0.2.1", LISTENER)
-        self.say(id, SaslHandshakeRequest(mechanism=MECHANISM), 1, connection)
-        if self.numbers not in self.said:
+        self.send(id, SaslHandshakeRequest(mechanism=MECHANISM), 1, connection)
+        if self.numbers not in self.login_responses:
             return  # the node has just started: it answers when it has read the metadata
         held = self.stored_key(id)
         first = self.log_in_by(id, exchange.first(), connection)
@@ -218,8 +218,8 @@ class Guarded(ThreeNodes):
         self.logins, self.failed_logins = self.logins + is_right, self.failed_logins + (not is_right)
 
     def log_in_by(self, id: NodeId, message: bytes, connection: int) -> SaslAuthenticateResponse:
-        self.say(id, SaslAuthenticateRequest(auth_bytes=message), 2, connection)
-        return cast(SaslAuthenticateResponse, self.said[self.numbers])
+        self.send(id, SaslAuthenticateRequest(auth_bytes=message), 2, connection)
+        return cast(SaslAuthenticateResponse, self.login_responses[self.numbers])
 
     def change_credential(self, id: NodeId) -> None:
         changes = AlterUserScramCredentialsRequest
@@ -252,7 +252,7 @@ class Guarded(ThreeNodes):
         body = of_version(filled(key), version)
         if isinstance(body, ProduceRequest):
             body.acks = -1  # with 0 there is no answer
-        self.say(id, body, version)
+        self.send(id, body, version)
 
     def change_acls(self, id: NodeId) -> None:
         if self.chance.random() < 0.3:

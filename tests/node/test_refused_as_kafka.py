@@ -139,7 +139,7 @@ def test_a_followers_fetch_of_an_unknown_topic_is_refused_too(replica: int, code
     partition = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1)
     topic = FetchRequest.FetchTopic(topic_id=UUID(int=9), partitions=[partition])
     state = FetchRequest.ReplicaState(replica_id=replica)
-    nodes.say(IDS[0], FetchRequest(replica_state=state, session_epoch=-1, topics=[topic]), 17)
+    nodes.send(IDS[0], FetchRequest(replica_state=state, session_epoch=-1, topics=[topic]), 17)
     nodes.run_until(lambda: nodes.fetched)
     assert nodes.fetched is not None
     assert nodes.fetched.responses[0].partitions[0].error_code == code

@@ -88,19 +88,19 @@ class PairedFollowers:
             on_given_up=lambda partition, now: self.replication.on_given_up(partition),
             on_retention=lambda partition: self.replication.on_retention(partition),
         )
-        self.replicas = Replicas(self.image, configuration, logs, listener, self._say, self.now, None)
+        self.replicas = Replicas(self.image, configuration, logs, listener, self._log, self.now, None)
         context: Any = SimpleNamespace(
             node=NODE,
             configuration=configuration,
             replicas=self.replicas,
-            log=self._say,
+            log=self._log,
             purgatories=SimpleNamespace(wake=lambda partition, now: None),
         )
         nothing: Any = None
         settings = FetchSettings(backoff_ms=BACKOFF_MS)
         self.replication = Replication(context, nothing, nothing, lambda: BrokerEpoch(0), settings, self.now)
 
-    def _say(self, level: str, message: str) -> None:
+    def _log(self, level: str, message: str) -> None:
         pass
 
     def _peer_of(self, broker: NodeId) -> Peer | None:

@@ -1,4 +1,4 @@
-"""The tools that keep the tree's habits: each refuses what it is there to refuse."""
+"""The tools that check the tree's rules: each refuses a violation of its rule."""
 
 import ast
 import os
@@ -218,11 +218,11 @@ MOST_ARGUMENTS = 7
 NOT_COUNTED = ("commands.py", "__main__.py", "local_cluster.py", "linearizability/bench/", "linearizability/mutants/")
 """Arguments of commands are tables of options; a planted function takes what the function takes that it replaces."""
 WITH_MORE = 42
-"""How many functions still take more; may fall and never rise."""
+"""The number of functions that still take more; it may fall and never rise."""
 
 
 def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """How many a caller can give."""
+    """The number of arguments that a caller can pass."""
     given = function.args
     names = [each.arg for each in given.posonlyargs + given.args]
     variable = (given.vararg is not None) + (given.kwarg is not None)

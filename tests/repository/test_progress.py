@@ -1,4 +1,4 @@
-"""What long work reports while it goes on: on a terminal, in a pipe, with --quiet and --verbose."""
+"""Progress of long work: on a terminal, in a pipe, with --quiet and --verbose."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_every_command_takes_the_options(name: str) -> None:
 
 
 def on_a_terminal(folder: Path, *arguments: str) -> str:
-    """What a command writes to standard error where that is a terminal."""
+    """The output of a command on standard error if that is a terminal."""
     ours, theirs = pty.openpty()
     with open(ours, "rb", closefd=True) as reader:
         started = subprocess.Popen(

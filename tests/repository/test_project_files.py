@@ -1,4 +1,4 @@
-"""What a repository's host and a citation read: they parse, and say the version that the package has."""
+"""Files for the repository's host and for citations: they parse, and have the package's version."""
 
 import subprocess
 import tomllib

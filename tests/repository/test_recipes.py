@@ -1,4 +1,4 @@
-"""docs/recipes.md: each recipe is short, and what it names is there."""
+"""docs/recipes.md: each recipe is short, and the files and tests that it names exist."""
 
 import re
 from pathlib import Path

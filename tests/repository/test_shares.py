@@ -13,7 +13,7 @@ from tests.shares import share, without_other_days
 
 
 class Case:
-    """What is asked of a test."""
+    """A test item as `tests/shares.py` uses it."""
 
     def __init__(self, nodeid: str, days: int = 0, **more: bool) -> None:
         self.nodeid = nodeid

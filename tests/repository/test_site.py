@@ -1,4 +1,4 @@
-"""The site: it builds without a warning, its links lead somewhere, it says what the catalogue says, and axe-core finds nothing serious on it.
+"""The site: it builds without a warning, its links resolve, it has the catalogue's texts, and axe-core finds nothing serious.
 
 In CI most requirements have pages of a heading alone, for 600 pages of the same shapes show nothing more; the slow test has all.
 """
@@ -127,12 +127,12 @@ def test_nothing_is_loaded_from_other_hosts(site: Path) -> None:
 
 
 def test_sampled_pages_say_the_catalogue_unchanged(site: Path) -> None:
-    says_the_catalogue({id: "".join(page(site / "requirements" / f"{id}.html").words) for id in sample()})
+    has_the_catalogue({id: "".join(page(site / "requirements" / f"{id}.html").words) for id in sample()})
 
 
 def test_the_text_of_every_page_says_the_catalogue_unchanged_and_leads_to_pages() -> None:
     pages = requirement_pages()
-    says_the_catalogue({id: words_of(pages[f"{id}.md"]) for id in catalogue()})
+    has_the_catalogue({id: words_of(pages[f"{id}.md"]) for id in catalogue()})
     inside = {link for markdown in pages.values() for link in re.findall(r"\]\(([\w-]+\.md)\)", markdown)}
     assert inside - pages.keys() == {"matrix.md"}
     outside = {link for markdown in pages.values() for link in re.findall(r"\]\(\.\./([^)#]+)\)", markdown)}
@@ -140,8 +140,8 @@ def test_the_text_of_every_page_says_the_catalogue_unchanged_and_leads_to_pages(
     assert outside and [link for link in outside if not (repository / link).is_file()] == []
 
 
-def says_the_catalogue(shown: dict[str, str]) -> None:
-    """Id -> the words of its page."""
+def has_the_catalogue(shown: dict[str, str]) -> None:
+    """Check the texts of requirements; `shown` has id -> the words of its page."""
     for id, words in shown.items():
         record, words = catalogue()[id].requirement, " ".join(words.split())
         for said in (record.sentence, record.accepted, record.tolerated, record.source, record.notices):
@@ -154,7 +154,7 @@ def markdown() -> MarkdownIt:
 
 
 def words_of(text: str) -> str:
-    """What a reader sees of Markdown."""
+    """The text that a reader sees of Markdown."""
     return unescape(re.sub("<[^>]*>", "", markdown().render(text))).strip()
 
 
@@ -199,7 +199,7 @@ def can_be_used(browser: Browser, path: Path, width: int) -> None:
 @needs_chromium
 def test_the_whole_site_can_be_used(whole_site: Path, tmp_path: Path) -> None:
     links_resolve(whole_site)
-    says_the_catalogue({id: "".join(page(whole_site / "requirements" / f"{id}.html").words) for id in catalogue()})
+    has_the_catalogue({id: "".join(page(whole_site / "requirements" / f"{id}.html").words) for id in catalogue()})
     requirements = [whole_site / "requirements" / f"{id}.html" for id in catalogue()]
     others = sorted({*whole_site.rglob("*.html")} - {*requirements})
     with Browser(tmp_path) as browser:

@@ -1,4 +1,4 @@
-"""A simulated disk that breaks in the middle of what a log does."""
+"""A simulated disk that breaks in the middle of a log's operation."""
 
 import errno
 from pathlib import Path
@@ -7,7 +7,7 @@ from reference.storage.simulated_disk import Change, SimulatedDisk, _Inode
 
 
 class BreakingDisk(SimulatedDisk):
-    """A disk that takes some changes more, and then none."""
+    """A disk that accepts `changes_left` more changes, and then none."""
 
     def __init__(self) -> None:
         super().__init__()

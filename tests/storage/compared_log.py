@@ -1,4 +1,4 @@
-"""What a log answers, compared with what its model answers, after each step."""
+"""The results of a log, compared with those of its model after each step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ComparedLog(RuleBasedStateMachine):
         return is_superseded or is_old_tombstone
 
     def was_aborted(self, stored: Stored) -> bool:
-        """Whether the transaction of a batch ended so."""
+        """Whether the transaction of a batch was aborted."""
         ends = (
             each.marker
             for each in self.written
@@ -151,7 +151,7 @@ class ComparedLog(RuleBasedStateMachine):
 
     @invariant()
     def transactions_agree(self) -> None:
-        """What is undecided below a high watermark that follows the end at some distance, and all that was aborted."""
+        """Compare open transactions below a high watermark behind the end, and all aborted transactions."""
         if not hasattr(self, "log"):
             return
         behind = (0, 1, 3, 8)[self.now % 4]
@@ -183,7 +183,7 @@ class ComparedLog(RuleBasedStateMachine):
                 assert is_reported == self.was_aborted(stored)
 
     def written_by(self, producer: ProducerId) -> list[Stored]:
-        """A producer's batches that the log's start left whole."""
+        """A producer's batches that lie whole above the log start offset."""
         return [s for s in self.visible() if s.producer == producer and s.marker is None and s.base >= self.start]
 
     @invariant()

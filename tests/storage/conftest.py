@@ -7,5 +7,5 @@ from reference.storage.simulated_disk import SimulatedDisk
 
 @pytest.fixture
 def disk() -> SimulatedDisk:
-    """A disk without files, which forgets at a loss of power what was not flushed."""
+    """An empty simulated disk, which loses data that was not flushed when it loses power."""
     return SimulatedDisk()

@@ -57,7 +57,7 @@ class SimulatedLogMachine(LogMachine):
         back=st.integers(1, 25), changes=st.integers(0, 12), repairs=st.booleans(), seed=st.integers(0, 1 << 32),
     )  # fmt: skip
     def truncate_until_the_disk_breaks(self, back: int, changes: int, repairs: bool, seed: int) -> None:
-        """What went is gone, what did not is there, and the cut can be made again."""
+        """Break the disk within a truncation: the log has its old or its new end, and can be truncated again."""
         target = self.end - back
         if target < max(self.start, self.settled_below):
             return
@@ -103,7 +103,7 @@ class SimulatedLogMachine(LogMachine):
     @precondition(lambda self: not self.disk_is_full())
     @rule(seed=st.integers(0, 1 << 32))
     def lose_power(self, seed: int) -> None:
-        """A prefix is left, at least up to the last flush; the checkpoint was durable when it was written."""
+        """Lose power: a prefix is kept, at least up to the last flush; checkpoints are durable once written."""
         flushed = max((stored.last + 1 for stored in self.written if stored.last < self.log.recovery_point), default=0)
         self.job = None
         old_start = self.start

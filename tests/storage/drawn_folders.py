@@ -1,4 +1,4 @@
-"""Drawn log directories: logs with epochs, transactions, deletions, cuts and compactions, and the files as two moments left them."""
+"""Drawn log directories: logs with epochs, transactions, deletions, cuts and compactions, and their files at two moments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PRODUCERS = tuple(map(ProducerId, (1, 2, 3)))
 TRANSACTIONAL = PRODUCERS[:2]
 STEP_MS = 1_000
 TIMES = [NOW + STEP_MS * at for at in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597, 2584)]
-"""By which records are looked up."""
+"""The timestamps of look-ups."""
 
 
 def config_of(topic: str) -> LogConfig:
@@ -61,7 +61,7 @@ class Started:
     """The logs of a directory, opened as a broker does when it starts."""
 
     def __init__(self, folder: Folder | SimulatedDisk, now: TimestampMs) -> None:
-        """Errors: CorruptFile, StorageError, as of a start that is refused."""
+        """Errors: CorruptFile, StorageError if the start is refused."""
         self.disk = folder if isinstance(folder, SimulatedDisk) else disk_of(folder)
         self.said: list[str] = []
         self.directory = LogDirectory(self.disk, HOME, lambda level, text: self.said.append(f"{level}: {text}"))
@@ -149,7 +149,7 @@ class Writer:
         log.append_as_leader(build(records, producer=producer), self.epoch, self.now)
 
     def _sequence(self, log: Log, id: int) -> int:
-        """Of a producer's next batch."""
+        """The sequence number of a producer's next batch."""
         return max((each.last_sequence + 1 for each in log.active_producers() if each.producer_id == id), default=0)
 
     def mark(self) -> None:
@@ -163,7 +163,7 @@ class Writer:
                 return
 
     def bases(self, topic: str) -> list[int]:
-        """Where the log's batches begin, and where it ends."""
+        """The base offsets of the log's batches, and the log end offset."""
         log = self.started.logs[topic]
         found = [batch.header.base_offset for segment in log._segments for batch in segment.batches()]
         return [*(each for each in found if each >= log.log_start_offset), log.log_end_offset]
@@ -188,7 +188,7 @@ class Writer:
             log.delete_old_segments(self.now, limit)
 
     def cut(self) -> None:
-        """As a follower whose log diverges above the high watermark."""
+        """Truncate as a follower whose log diverges above the high watermark."""
         topic = self._topic()
         log = self.started.logs[topic]
         at = self.chance.choice([each for each in self.bases(topic) if each >= self.high_watermarks[topic]])
@@ -219,7 +219,7 @@ class Writer:
         self._start(self.started.disk)
 
     def end(self) -> None:
-        """Cleanly."""
+        """Shut down cleanly."""
         self.started.directory.shut_down({(topic, 0): each for topic, each in self.high_watermarks.items()}, self.now)
 
     def moment(self) -> Moment:
@@ -297,13 +297,13 @@ def _is_sound(batch: StoredBatch) -> bool:
 
 
 def _last_sequences(batches: list[StoredBatch]) -> dict[int, int]:
-    """By producer, of its last batch of records."""
+    """Producer -> the last sequence number of its last batch of records."""
     headers = (each.header for each in batches)
     return {each.producer_id: each.last_sequence for each in headers if each.producer_id >= 0 and not each.is_control}
 
 
 def _decisions(batches: list[StoredBatch], start: int) -> Iterator[tuple[int, bool]]:
-    """For each transaction with records from `start` on: where its marker is, and whether it is committed."""
+    """For each transaction with records from `start` on, the offset of its marker, and whether it is committed."""
     open: set[int] = set()
     for each in batches:
         header = each.header

@@ -1,17 +1,18 @@
-"""Drawn damages of a log directory, and what a start makes of them: the reference on a copy, Apache Kafka's `LogManager` on another.
+"""Drawn damages of a log directory, and the results of a start: the reference on a copy, Apache Kafka's `LogManager` on another.
 
     python -m tests.storage.drawn_starts 0 2000
 
 Checkpoints, notes, indexes, snapshots and ids are damaged, or are those of another moment. Ours may do less harm than Kafka:
-- It refuses, by a sentence that names the file or the folder, what Kafka 4.3.1 serves: a log file that is missing, shorter than its
-  indexes or its checksum say, or damaged after a clean end; a log that lost flushed records; an id that `segment-checksums` does not
-  confirm (Kafka puts the folder aside, and serves an empty log); a log start beyond the end after a clean end (Kafka removes all).
+- It refuses, by an error that names the file or the folder, directories that Kafka 4.3.1 serves: a log file that is missing,
+  shorter than its indexes or its checksum say, or damaged after a clean end; a log that lost flushed records; an id that
+  `segment-checksums` does not confirm (Kafka puts the folder aside, and serves an empty log); a log start beyond the end after a
+  clean end (Kafka removes all).
 - It serves where Kafka takes the log directory offline, or ends by an exception that names no file: with unreadable recovery points
   everything is scanned, without high watermarks each begins at the log's start, epochs are read from the batches, and what is clean
   is compacted once more. Only where the log starts are unreadable ours refuses, too: deleted records would be served.
-- A high watermark that is too high is believed by both, as far as the log goes; so is a log start that is too high after a kill.
-- Producers and look-ups are held against the log itself: after a stale note of a clean end, or with stale indexes, Kafka knows no
-  producers, and finds records by wrong timestamps.
+- Both accept a high watermark that is too high up to the log end; so they do with a log start that is too high after a kill.
+- Producers and look-ups are compared with the log itself: after a stale note of a clean end, or with stale indexes, Kafka knows
+  no producers, and finds records by wrong timestamps.
 - Without `segment-checksums`, as in Kafka's folders, a transaction index that is missing, or has too few entries, is noticed by
   neither: records of aborted transactions are committed ones.
 - A producer snapshot that is too old is noticed by the batches behind the last index entry alone.
@@ -47,20 +48,20 @@ AFTER_MS = 10_000
 
 @dataclass
 class Case:
-    """A damaged directory, and what ours makes of it."""
+    """A damaged directory, and the result of our start."""
 
     seed: int
     what: str
     folder: Folder
     held: dict[str, dict[str, Any]]
-    """What the logs held when the directory was so."""
+    """The contents of the logs at that moment."""
     whole: dict[str, dict[str, Any]]
-    """What ours makes of the directory without the damage."""
+    """The result of our start without the damage."""
     now: int
     ours: dict[str, Any]
 
     def names(self, text: str) -> bool:
-        """Whether it names a file of the directory, or the folder of a log."""
+        """Whether an error names a file of the directory, or the folder of a log."""
         names = {part for path in self.folder for part in PurePosixPath(path).parts}
         return any(name in text for name in names | {LOG_START_OFFSETS})
 
@@ -87,12 +88,12 @@ def make(seed: int) -> Case:
 
 
 def _as_kafkas(moment: Moment) -> Moment:
-    """Without what Kafka does not write."""
+    """The files without those that Kafka does not write."""
     return moment._replace(folder={path: data for path, data in moment.folder.items() if path != SEGMENT_CHECKSUMS})
 
 
 def start(folder: Folder, now: int) -> dict[str, Any]:
-    """What the reference makes of a directory, as Starts.java writes it, and what it says."""
+    """The result of the reference's start, in the form of Starts.java, with its log messages."""
     disk = disk_of(folder)
     try:
         started = Started(disk, TimestampMs(now))
@@ -137,7 +138,7 @@ def differences(seeds: range) -> Iterator[str]:
 
 
 def compare(case: Case, theirs: dict[str, Any]) -> Iterator[str]:
-    """Where ours serves less, or more, than the whole directory and Kafka do, or refuses without a name, or only once."""
+    """Cases in which ours serves less or more than the whole directory and Kafka do, or refuses without a name or only once."""
     head = f"seed {case.seed}, {case.what}: "
     refused = case.ours.get("refused")
     if refused is not None:
@@ -162,7 +163,7 @@ def compare(case: Case, theirs: dict[str, Any]) -> Iterator[str]:
 def _faults(
     mine: dict[str, Any], whole: dict[str, Any], held: dict[str, Any], kafkas: dict[str, Any], *, is_reported: bool
 ) -> Iterator[str]:
-    """`kafkas` is what Kafka makes of the log, `whole` what ours makes of it without the damage, `held` what it was."""
+    """Compare a log's state with Kafka's, with `whole`, ours without the damage, and with `held`, its contents before."""
     if "refused" in kafkas:
         kafkas = whole
     less = {*whole["batches"], *kafkas["batches"]} - {*mine["batches"]}

@@ -19,11 +19,11 @@ COMPLAINTS = (
     "isvalid: false",
     "rror",
 )
-"""What the tool prints when something does not fit."""
+"""Texts by which the tool reports errors."""
 
 
 def dump(files: Sequence[Path], *options: str) -> str:
-    """The tool's words about these files."""
+    """The tool's output for these files."""
     class_path = ":".join(str(jar) for jar in kafka_jars(RELEASE))
     done = subprocess.run(
         [
@@ -47,6 +47,6 @@ def dump(files: Sequence[Path], *options: str) -> str:
 
 
 def complaints(text: str) -> list[str]:
-    """Lines in which the tool found fault, but for one that it finds with the first offset of every file, Kafka's too."""
+    """Lines that report errors, without the one about the first offset that the tool prints for every file, Kafka's too."""
     text = re.sub(r"Non-consecutive offsets in .*\n\s*-1 is followed by \d+\n", "", text)
     return [line for line in text.splitlines() if any(word in line for word in COMPLAINTS)]

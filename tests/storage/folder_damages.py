@@ -1,6 +1,6 @@
-"""Damages of what lies beside the logs of a directory: lines and texts of checkpoints, notes, indexes, and files of another moment.
+"""Damages of the files beside the logs: lines and texts of checkpoints, notes and indexes, and files of another moment.
 
-What bit flips do to the log files themselves is in the campaign (`tidegauge bench damage`).
+The campaign flips bits of the log files themselves (`tidegauge bench damage`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _replaced(lines: Lines, chance: random.Random, last: str) -> Lines:
 
 
 def _doubled(lines: Lines, chance: random.Random) -> Lines:
-    """A line twice, now and then with two offsets."""
+    """One line doubled, sometimes with two offsets."""
     if not lines:
         return lines
     line = chance.choice(lines)
@@ -107,7 +107,7 @@ def _damaged_lines(data: bytes, chance: random.Random) -> tuple[bytes, str]:
 
 
 def draw(folder: Folder, other: Folder, chance: random.Random) -> tuple[Folder, str]:
-    """A damaged copy of a folder, and what was done to it; `other` is the same directory at another moment."""
+    """A damaged copy of a folder, and a description of the damage; `other` is the same directory at another moment."""
     for _ in range(MOST_TRIES):
         kinds = sorted({kind for path in folder if (kind := kind_of(path)) and path != SEGMENT_CHECKSUMS})
         kind = chance.choice([*kinds, CLEAN_SHUTDOWN])

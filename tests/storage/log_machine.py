@@ -1,7 +1,7 @@
 """A log beside a model of it: a list of batches that knows no files.
 
 Hypothesis draws the steps: appends, transactions, reads, rolls, retention, truncation, flushes, compaction, full disks,
-crashes, power failures. After each step the log answers what the model answers; after a crash it holds everything, after a power
+crashes, power failures. After each step the log's results equal the model's; after a crash it has everything, after a power
 failure a prefix, at least up to the last flush.
 """
 
@@ -77,23 +77,23 @@ class LogMachine(ComparedLog):
             delete_retention_ms=TOMBSTONES_STAY_MS,
         )
         self.keeps = keeps
-        """Nothing is deleted in this run, so that all transactions stay comparable."""
+        """Whether the run deletes nothing, so that all transactions stay comparable."""
         self.now = START
         self.history = []
         """All batches up to the end, those below the log's start among them, as the log holds them."""
         self.written = []
-        """The same as they were written, with those that compaction took."""
+        """The same as they were written, with those that compaction removed."""
         self.keys = keys
         self.job: tuple[Cleaning, Iterator[int]] | None = None
         self.met = {}
-        """When a compaction first met each tombstone: its delete horizon is counted from no earlier."""
+        """Tombstone -> the time of its first compaction: its delete horizon is no earlier."""
         self.clean_to = self.compacted_below = self.settled_below = FIRST_OFFSET
-        """Up to where a compaction came to its end, and how far one ever looked."""
+        """The end of the last whole compaction, and the largest offset that one has read."""
         self.start = self.end = FIRST_OFFSET
         self.epoch = FIRST_EPOCH
         self.sequences = {}
         self.high_watermark = FIRST_OFFSET
-        """The highest that the log was given; after a new start it must not learn of a lower one than its end."""
+        """The highest one given to the log; after a restart it must not get a lower one than its end."""
         self.started_over = False
         """Records below the log's start have gone: producers whose state went with them are not compared."""
         self.checkpoint = (FIRST_OFFSET, FIRST_OFFSET)
@@ -112,7 +112,7 @@ class LogMachine(ComparedLog):
         self.log.checkpoint = self.write_checkpoint
 
     def record(self, index: int, time: TimestampMs, size: int) -> Record:
-        """Keys come again, every fifth record is a tombstone, and no two values are alike."""
+        """A record with a repeated key; every fifth is a tombstone, and all values differ."""
         offset = self.end + index
         value = None if offset % 5 == 4 else offset.to_bytes(3, "big") + bytes(size)
         return Record(Offset(index), time, b"k%d" % (offset * offset % self.keys), value)
@@ -195,7 +195,7 @@ class LogMachine(ComparedLog):
 
     @rule(gap=st.integers(0, 3), count=st.integers(1, 3))
     def append_as_follower(self, gap: int, count: int) -> None:
-        """What a leader sends whose log was compacted: offsets may have gaps."""
+        """Append batches of a leader whose log was compacted: offsets may have gaps."""
         self.now += 1
         base = self.end + (gap if self.config.compacts else 0)
         records = [Record(base + index, self.now, b"k", b"v") for index in range(count)]
@@ -209,7 +209,7 @@ class LogMachine(ComparedLog):
         self.take(Stored(base, base + count - 1, bytes(batch), self.epoch, plain(batch)))
 
     def count_sequences(self) -> None:
-        """What the batches that are left say of their producers."""
+        """Count the producers' sequence numbers in the remaining batches."""
         self.sequences = {
             stored.producer: stored.next_sequence
             for stored in self.written
@@ -290,7 +290,7 @@ class LogMachine(ComparedLog):
     @precondition(lambda self: self.config.compacts)
     @rule(written=st.lists(BATCH, min_size=1, max_size=3))
     def compact_again_and_again(self, written: list[DrawnBatch]) -> None:
-        """What the first compaction has met, the second one meets again."""
+        """Compact twice: the second compaction reads the same batches again."""
         for _ in range(2):
             self.append(written)
             self.compact(1000, 0, True)
@@ -335,7 +335,7 @@ class LogMachine(ComparedLog):
                     self.met.setdefault(record.offset, self.now)
 
     def adopt(self) -> None:
-        """What a compaction left is a part of what was written, and of what is missing each has a reason."""
+        """Take the compacted log into the model: its records were written, and each missing one has a reason."""
         left = {stored.base: stored for stored in self.written}
         history: list[Stored] = []
         for batch in self.batches_from(self.start):
@@ -425,7 +425,7 @@ class LogMachine(ComparedLog):
     @precondition(lambda self: not self.disk_is_full())
     @rule()
     def restart(self) -> None:
-        """A clean end and a new start."""
+        """Stop cleanly and start again."""
         producers = sorted(self.log.active_producers())
         self.log.close()
         self.write_checkpoint()
@@ -437,7 +437,7 @@ class LogMachine(ComparedLog):
     @precondition(lambda self: not self.disk_is_full())
     @rule()
     def crash(self) -> None:
-        """The process dies; everything that was written is there."""
+        """Kill the process: everything that was written is kept."""
         self.open(clean=False)
         if self.visible():  # a log that ends in a gap below its start begins again, and loses what no reader could see
             assert self.log.lost_bytes == 0
@@ -449,7 +449,7 @@ class LogMachine(ComparedLog):
         self.met = {offset: at for offset, at in self.met.items() if offset < end}
 
     def reopened(self) -> None:
-        """All batches are there. An end in a gap is forgotten, and so is a start that was not in the checkpoint."""
+        """Check that all batches are kept. An end in a gap is lost, and so is a log start without a checkpoint."""
         self.job = None
         written = self.history[-1].last + 1 if self.history else FIRST_OFFSET
         assert min(written, self.end) <= self.log.log_end_offset <= self.end
@@ -461,7 +461,7 @@ class LogMachine(ComparedLog):
     # ---- what holds after every step
 
     def sync_parents(self) -> None:
-        """The data folder itself was made long ago."""
+        """Make the data folder itself durable."""
 
     def disk_is_full(self) -> bool:
         return False

@@ -44,4 +44,4 @@ class Stored(NamedTuple):
     marker: bool | None = None
     """True for a commit, False for an abort."""
     next_sequence: int = 0
-    """The sequence number with which its producer goes on."""
+    """The next sequence number of its producer."""

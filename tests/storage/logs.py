@@ -61,7 +61,7 @@ def end_transaction(
 
 
 def offsets(log: Log, start: int | None = None) -> Sequence[Offset]:
-    """The offsets of all records that the log gives."""
+    """The offsets of all records that a reader gets."""
     at, found = log.log_start_offset if start is None else Offset(start), list[Offset]()
     while at < log.log_end_offset:
         data = log.read(at, 1 << 20).records
@@ -74,5 +74,5 @@ def offsets(log: Log, start: int | None = None) -> Sequence[Offset]:
 
 
 def names(log: Log, suffix: str) -> list[str]:
-    """The files of a log with an ending."""
+    """The names of a log's files with a suffix."""
     return [name for name in log._disk.list_folder(log.folder) if name.endswith(suffix)]

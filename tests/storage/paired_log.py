@@ -1,4 +1,4 @@
-"""The same steps for a log of ours and for one of Apache Kafka's: ours makes them at once, Kafka's by `java/Logs.java`."""
+"""The same steps for a log of ours and for one of Apache Kafka's: ours makes them at once, Kafka's in `java/Logs.java`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAP_BYTES = 1 << 20
 SEGMENT_BYTES = 1 << 20
 TOMBSTONES_STAY_MS = 20_000
 NEVER_EXPIRE_MS = 1_000_000_000
-"""Kafka also forgets producers whenever it loads a snapshot, we from time to time: here none is old enough."""
+"""Kafka also expires producers whenever it loads a snapshot, ours from time to time: with this value none expires."""
 MAX_SEQUENCES = 1 << 31
 REPEATED_OR_LOST = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name
 """Kafka's answer to a repeated batch that it does not remember."""
@@ -63,7 +63,7 @@ def batch_row(batch: StoredBatch) -> str:
 
 @dataclass
 class PairedLog:
-    """A log of ours; `steps` are for Kafka's, and `ours` is what each gave."""
+    """A log of ours; `steps` are for Kafka's, `ours` has our results."""
 
     folder: Path
     chance: random.Random
@@ -142,7 +142,7 @@ class PairedLog:
         return self.log
 
     def reopen(self, *, clean: bool) -> None:
-        """The process ends, cleanly or by a kill, and another begins."""
+        """End the process, cleanly or by a kill, and start another."""
         recovery_point = self.chance.choice([0, self.log.recovery_point])
         if clean:
             self.log.close()
@@ -166,7 +166,7 @@ class PairedLog:
         self._note("append", f"{info.first_offset}-{info.last_offset}", data=bytes(data).hex(), epoch=self.epoch)
 
     def verify(self, producer: BatchProducer, *, adds: bool) -> int:
-        """Begin a verification; gives the number of its guard."""
+        """Begin a verification; return the number of its guard."""
         guard = None
         try:
             guard = self.log.begin_verification(producer.id, producer.epoch, producer.base_sequence, adds, self.now)
@@ -197,7 +197,7 @@ class PairedLog:
         self._note("truncate", "", offset=offset)
 
     def roll(self) -> None:
-        """Kafka's log, too, is rolled only where there is something in the last segment."""
+        """Roll the log if the last segment is not empty, as Kafka does."""
         if self.log._active.file.size:
             self.log.roll(self.now)
             self._note("roll", "")
@@ -230,7 +230,7 @@ IN_TRANSACTIONS, IDEMPOTENT = tuple(map(ProducerId, (1, 2, 3))), ProducerId(4)
 
 @dataclass
 class Session:
-    """A producer: where it is, if all that it sent was taken."""
+    """A producer's state, as if all its batches had been appended."""
 
     id: ProducerId
     epoch: ProducerEpoch = FIRST_PRODUCER_EPOCH
@@ -238,7 +238,7 @@ class Session:
 
 
 class DrawnSteps:
-    """Random steps, of which most are such as brokers and clients make; a log leads or follows all the time."""
+    """Random steps, most of them those of brokers and clients; a log leads or follows throughout."""
 
     def __init__(self, pair: PairedLog, chance: random.Random, *, follows: bool) -> None:
         self._pair, self._chance, self._follows = pair, chance, follows
@@ -353,7 +353,7 @@ class DrawnSteps:
             session.epoch, session.sequence = epoch, 0
 
     def _truncate(self) -> None:
-        """To where a batch begins: within one Kafka's log ends at the offset, and ours at the batch's beginning."""
+        """Truncate to a base offset: within a batch Kafka's log would end at the offset, ours at the batch's start."""
         begins = [batch.header.base_offset for batch in self._pair.batches()]
         behind = [base for base in begins if base >= self._pair.clean_to]
         if behind:
@@ -361,7 +361,7 @@ class DrawnSteps:
 
 
 def first_difference(mine: Mapping[str, Any], kafkas: Mapping[str, Any], *, was_loaded: bool) -> str | None:
-    """Where two logs differ after a step; None where they agree.
+    """The difference of two logs after a step; None if they agree.
 
     Kafka keeps epochs without records. Once it has loaded a snapshot of its producers, which it does at a start and at a cut, it
     knows their last batches only, and no longer which markers were above the high watermark.

@@ -1,4 +1,4 @@
-"""The log cleaner: which log it takes, how much in a tick, what it remembers, and what disturbs it."""
+"""The log cleaner: choice of the log, share of a tick, checkpoint, and interruptions."""
 
 import errno
 import random

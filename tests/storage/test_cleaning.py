@@ -1,4 +1,4 @@
-"""Compaction of one log: what stays, what goes, and when; random runs are in test_log_machine."""
+"""Compaction of one log: kept and removed records, and their times; random runs are in test_log_machine."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ Row = tuple[int, str, str | None]
 
 
 def put(log: Log, *pairs: tuple[str, str | None], time: TimestampMs = NOW, **batch: Any) -> None:
-    """One batch of these keys and values."""
+    """Append one batch of these keys and values."""
     records = [
         Record(Offset(index), time + index, key.encode(), None if value is None else value.encode())
         for index, (key, value) in enumerate(pairs)
@@ -188,7 +188,7 @@ def test_the_end_stays_though_the_last_record_goes(disk: SimulatedDisk) -> None:
     assert [one.base_offset for one in headers(again)] == [3]
 
 
-def test_a_record_without_a_key_goes() -> None:
+def test_a_record_without_a_key_is_removed() -> None:
     """It was written before the topic was compacted."""
     log = open_log(config=LogConfig())
     log.append_as_leader(
@@ -407,8 +407,8 @@ def test_nothing_is_dirty_of_a_segment_in_which_the_log_begins_and_that_is_not_f
     assert (section.start, section.end, section.dirty_bytes) == (2, 3, log.size_bytes)
 
 
-def test_what_an_earlier_compaction_could_not_remove_spoils_no_later_one() -> None:
-    """A start would take it for a sign that the swap is not whole, and both the swap and its originals would go."""
+def test_leftovers_of_an_earlier_compaction_spoil_no_later_one() -> None:
+    """A start would treat the leftover as an incomplete swap, and remove both the swap and its originals."""
     interrupted = 0
     for changes in range(60):
         disk = BreakingDisk()

@@ -1,4 +1,4 @@
-"""A log's copy in another directory has what the log has, whatever is appended, cut and deleted meanwhile."""
+"""A log's copy in another directory equals the log, through appends, truncations and deletions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_an_epoch_without_records_is_known_to_the_copy() -> None:
     assert copy.end_offset_for_epoch(LeaderEpoch(3)) == log.end_offset_for_epoch(LeaderEpoch(3))
 
 
-def test_what_the_log_has_cut_goes_from_the_copy() -> None:
+def test_a_truncation_of_the_log_truncates_the_copy() -> None:
     log, copy = open_log(config=CONFIG), open_copy()
     for epoch in (1, 1, 2, 4):
         append(log, 2, epoch=epoch)

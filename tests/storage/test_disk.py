@@ -1,4 +1,4 @@
-"""What both disks promise, and what the simulated one forgets."""
+"""Guarantees of both disks, and losses of the simulated one."""
 
 import errno
 import os
@@ -145,7 +145,7 @@ def test_descriptors_are_closed(tmp_path: Path) -> None:
 
 
 def survivors(flush: bool, sync: bool, in_any_order: bool = False) -> set[bytes | None]:
-    """What a file with two writes may be after a power failure; None when its name is gone."""
+    """The possible contents of a file with two writes after a power failure; None if its name is lost."""
     found: set[bytes | None] = set()
     for seed in range(300):
         disk = SimulatedDisk()
@@ -227,7 +227,7 @@ def test_a_full_disk_and_a_read_only_one() -> None:
 
 
 def test_what_a_failed_flush_left_in_the_cache_is_durable_only_when_it_is_written_again() -> None:
-    """Linux takes the pages for written: the next flush succeeds, and makes nothing of them durable."""
+    """Linux marks the pages as written: the next flush succeeds without making them durable."""
     for rewritten in (False, True):
         disk = SimulatedDisk()
         disk.make_folder(Path("/d"))

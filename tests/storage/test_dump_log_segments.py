@@ -98,7 +98,7 @@ def test_the_tool_reads_snapshots_and_aborted_transactions(tmp_path: Path) -> No
 
 
 def test_the_tool_finds_fault(tmp_path: Path) -> None:
-    """What the tool says of damaged files, so that its silence means something."""
+    """The tool reports damaged files, so that its silence is evidence."""
     log = written_log(tmp_path)
     log.close()
     indexes = files_of(log, ".index")
@@ -114,7 +114,7 @@ def test_the_tool_finds_fault(tmp_path: Path) -> None:
 
 
 def test_the_tool_reads_compacted_segments(tmp_path: Path) -> None:
-    """Thinned, empty and repacked batches, delete horizons, and their indexes; gaps are all that it remarks."""
+    """Thinned, empty and repacked batches, delete horizons, and their indexes; the tool reports gaps alone."""
     log = written_log(tmp_path)
     whole = log.size_bytes
     log.config = replace(CONFIG, cleanup_policy="compact", delete_retention_ms=0)

@@ -59,7 +59,7 @@ def test_epoch_of_an_offset() -> None:
     assert [epochs.epoch_at(offset) for offset in map(Offset, (4, 5, 9, 10, 99))] == [-1, 1, 1, 2, 2]
 
 
-def test_entries_that_contradict_a_new_one_go() -> None:
+def test_entries_that_contradict_a_new_one_are_removed() -> None:
     epochs = cache((1, 0), (2, 10), (5, 30))
     epochs.assign(LeaderEpoch(3), Offset(10))
     assert epochs.entries == [(1, 0), (3, 10)]

@@ -107,8 +107,8 @@ def test_a_batch_whose_flush_failed_is_known_and_flushed_before_it_is_acknowledg
     assert 0 < refused < 8
 
 
-def test_a_segment_whose_removal_has_begun_goes() -> None:
-    """Else the log would go on in files that have lost their names: what was aborted would be forgotten at a clean stop."""
+def test_a_segment_whose_removal_has_begun_is_removed() -> None:
+    """Otherwise the log would continue in files without names, and a clean stop would lose the aborted transactions."""
     ends = set()
     for changes in range(12):
         disk = BreakingDisk()

@@ -104,7 +104,7 @@ def consume(target: KafkaCluster, isolation: str) -> list[Read]:
 
 
 def offsets_by_timestamp(target: KafkaCluster, timestamps: set[int]) -> dict[int, tuple[int, int]]:
-    """Timestamp -> what Kafka lists for it: timestamp and offset of the first record as late, a marker's too; or -1, -1."""
+    """Timestamp -> timestamp and offset of the first record as late that Kafka lists, also a marker; or -1, -1."""
     admin, found = AdminClient({"bootstrap.servers": target.bootstrap}), {}
     for timestamp in timestamps:
         where = TopicPartition(TOPIC, 0)
@@ -114,7 +114,7 @@ def offsets_by_timestamp(target: KafkaCluster, timestamps: set[int]) -> dict[int
 
 
 def all_records(log: Log) -> list[Read]:
-    """The records that an application would see, in batches read one after another from many places."""
+    """The records that an application would read, batch by batch from many offsets."""
     found: list[Read] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -182,7 +182,7 @@ def test_we_open_what_kafka_wrote(tmp_path: Path, ending: str) -> None:
 
 
 def test_we_open_what_kafka_compacted_before_it_was_killed(tmp_path: Path) -> None:
-    """Kafka compacts above the recovery point that it has written down last: a compacted segment ends before the next begins."""
+    """Kafka compacts above its last checkpointed recovery point: a compacted segment may end before the next begins."""
     disk = PosixDisk()
     with kafka(tmp_path / "kafka", {"log.cleaner.backoff.ms": "200"}) as target:
         settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
@@ -216,7 +216,7 @@ def test_we_open_what_kafka_compacted_before_it_was_killed(tmp_path: Path) -> No
 
 
 def rebuild_indexes(disk: PosixDisk, data: Path, folder: Path) -> dict[str, bytes]:
-    """The indexes that we make of Kafka's log files; they must be those that Kafka made."""
+    """Our indexes of Kafka's log files, which must equal Kafka's."""
     shutil.copytree(data / f"{TOPIC}-0", folder)
     names = [path.name for path in folder.iterdir() if path.suffix in (".index", ".timeindex", ".txnindex")]
     assert len(names) >= 5
@@ -269,7 +269,7 @@ def fill(log: Log) -> list[Read]:
 
 
 def test_kafka_serves_what_we_compacted(tmp_path: Path) -> None:
-    """The same records, from the segments that our cleaner has written."""
+    """Kafka serves the same records from the segments that our cleaner wrote."""
     disk = PosixDisk()
     with kafka(tmp_path / "kafka") as target:
         create(target)
@@ -309,5 +309,5 @@ def test_kafka_serves_what_we_compacted(tmp_path: Path) -> None:
 
 
 def errors_in(log: str) -> list[str]:
-    """Errors that Kafka logged, but for its own registration at itself before it has learnt that it is the active controller."""
+    """Errors that Kafka logged, without those of its own registration before it knows that it is the active controller."""
     return [line for line in log.splitlines() if " ERROR " in line and "apiKey=CONTROLLER_REGISTRATION" not in line]

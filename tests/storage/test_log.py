@@ -50,7 +50,7 @@ def test_only_place_and_epoch_of_a_batch_change() -> None:
 
 
 def test_a_batch_begins_where_it_was_appended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what this process has appended, the file is read only where an offset is within a batch."""
+    """For batches that this process appended, the file is read only for an offset within a batch."""
     log = open_log()
     for count in (3, 1, 4):
         append(log, count)

@@ -202,8 +202,8 @@ def test_a_log_whose_deletion_the_disk_refuses_is_deleted_later(disk: SimulatedD
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_what_is_written_of_a_deleted_log_goes_with_it(disk: SimulatedDisk, is_clean: bool) -> None:
-    """Also where nothing else of what is written down has changed."""
+def test_the_checkpoints_of_a_deleted_log_are_removed_with_it(disk: SimulatedDisk, is_clean: bool) -> None:
+    """Also if nothing else in the checkpoints has changed."""
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     for _ in range(20):
@@ -249,7 +249,7 @@ def test_a_truncation_lowers_the_checkpoint_first(disk: SimulatedDisk) -> None:
 
 
 def test_a_log_that_started_over_beside_a_deleted_segment_is_taken_up_after_a_crash(disk: SimulatedDisk) -> None:
-    """The deleted segment waits for its removal, and is older than all that went as the log started over."""
+    """The deleted segment waits for its removal, and is older than the log's new start."""
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     for _ in range(20):
@@ -337,7 +337,7 @@ def test_damaged_checkpoints_are_taken_for_empty(disk: SimulatedDisk) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_where_it_is_not_known_what_was_deleted_nothing_is_served(disk: SimulatedDisk, is_clean: bool) -> None:
+def test_a_directory_with_unreadable_log_starts_is_refused(disk: SimulatedDisk, is_clean: bool) -> None:
     """Kafka takes the log directory offline, too."""
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)

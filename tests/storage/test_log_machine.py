@@ -1,4 +1,4 @@
-"""Random runs of a log, on both disks: the same ones whenever these tests run, and many more, drawn again, where there is time."""
+"""Random runs of a log, on both disks: the same ones in each run of the tests; the slow test draws many new ones."""
 
 import pytest
 from hypothesis import settings

@@ -1,4 +1,4 @@
-"""Several log directories: where a log is made, and what one that is offline, missing or a copy costs."""
+"""Several log directories: the place of a new log, and directories that are offline, missing or hold a copy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class World:
 
 
 def place(logs: LogManager, partition: int = 0, topic_id: UUID = TOPIC, **arguments: Any) -> int:
-    """In which directory a log is opened or made."""
+    """The index of the directory in which a log is opened or created."""
     logs.get_or_create(("t", partition), topic_id, CONFIG, NOW, **arguments)
     holder = logs.holder(("t", partition))
     assert holder is not None

@@ -15,7 +15,7 @@ LOGS, STEPS = 60, 60
 
 
 def kafkas(pairs: list[PairedLog]) -> list[dict[str, Any]]:
-    """What each step gave on Kafka's logs."""
+    """The result of each step on Kafka's logs."""
     return answers_of(SOURCE, (step for pair in pairs for step in pair.steps))
 
 
@@ -27,7 +27,7 @@ def drawn(folder: Path, seed: int) -> PairedLog:
 
 
 def differences(folder: Path, seeds: range) -> list[str]:
-    """For each pair of logs that differs the first step after which it does."""
+    """The first differing step of each pair of logs that differs."""
     pairs = [drawn(folder, seed) for seed in seeds]
     answers = iter(kafkas(pairs))
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""How often a log waits for the disk: what thousands of them cost. Counted, not timed."""
+"""The number of times that a log waits for the disk, which decides the cost of thousands of logs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def load(disk: SimulatedDisk) -> LogDirectory:
 
 
 def lead(logs: LogDirectory, epoch: int) -> Log:
-    """The log of a partition, whose leader begins an epoch."""
+    """Open the log of a partition, and begin a leader epoch."""
     log = logs.get_or_create("t", 0, TOPIC, LogConfig(), NOW)
     log.assign_epoch_start(LeaderEpoch(epoch), log.log_end_offset)
     return log
@@ -78,7 +78,7 @@ def logs_of(disk: SimulatedDisk, count: int) -> LogDirectory:
 
 
 def open_all(disk: CountingDisk, count: int) -> tuple[LogDirectory, int]:
-    """The logs at the next start, and how often it has waited."""
+    """Open the logs at the next start; return them, and the number of waits for the disk."""
     logs, before = load(disk), disk.waits
     for partition in range(count):
         logs.get_or_create("t", partition, TOPIC, LogConfig(), NOW)

@@ -1,4 +1,4 @@
-"""What becomes of new logs once the last log directory has failed."""
+"""New logs after the last log directory has failed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""However many files a disk has, it holds a bounded number of descriptors and maps, and loses nothing by closing the others."""
+"""A disk of any number of files holds a bounded number of descriptors and maps, and loses no data by closing files."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from reference.storage.posix_disk import FLUSHED_TOGETHER, MOST_OPEN_MAPS, Posix
 
 
 def held_in(folder: Path) -> int:
-    """How many descriptors of files in a folder this process has."""
+    """The number of this process's descriptors of files in a folder."""
     links = [*Path("/proc/self/fd").iterdir()]
     return sum(str(folder) in str(link.readlink()) for link in links if link.is_symlink())
 
@@ -52,7 +52,7 @@ def test_of_two_files_that_which_was_used_lately_stays_open(tmp_path: Path) -> N
 
 
 def test_a_file_is_durable_before_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error of the disk that comes later is reported to nothing that this process still does with the file."""
+    """After the close no operation of this process would get a later error of the disk."""
     disk, files, flushed = PosixDisk(most_open_files=3), [], []
     fdatasync = os.fdatasync
 

@@ -78,7 +78,7 @@ def test_a_transaction_that_began_in_the_last_epoch_can_be_ended() -> None:
 
 
 def test_verifications_without_an_answer_are_forgotten_with_their_producers() -> None:
-    """KIP-890: who holds the guard may open the transaction."""
+    """KIP-890: the holder of the guard may open the transaction."""
     log = open_log()
     guard = log.begin_verification(ProducerId(7), ProducerEpoch(0), 0, False, NOW)
     log.tick(NOW + log.producer_expiry.expiration_ms() + log.producer_expiry.check_ms)
@@ -150,7 +150,7 @@ def test_a_damaged_snapshot_is_passed_over(disk: SimulatedDisk) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x00\x02" + bytes(8), bytes(9), b"\x00\x01" + bytes(8)])
-def test_what_is_no_snapshot(data: bytes) -> None:
+def test_malformed_snapshots_are_refused(data: bytes) -> None:
     with pytest.raises(CorruptFile):
         list(_read_snapshot(data))
 

@@ -1,4 +1,4 @@
-"""Outlines of records, of which runs of equal shape are not read one by one, are what reading one by one finds."""
+"""Outlines of records agree with reading them one by one, also where runs of equal shape are skipped."""
 
 import random
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from reference.storage.record_outline import Outline, outlines
 
 
 def one_by_one(data: bytes, count: int) -> list[Outline]:
-    """The outlines, without any short way."""
+    """The outlines, by reading one record after another."""
     position, rows = 0, []
     try:
         for _ in range(count):

@@ -1,4 +1,4 @@
-"""What a start makes of the files that the last end left; random ends are in test_log_machine."""
+"""Starts on the files of the last process; random ends are in test_log_machine."""
 
 import random
 import struct
@@ -33,7 +33,7 @@ def written(disk: SimulatedDisk, batches: int = 12, *, close: bool = False) -> L
 
 
 def damage(disk: SimulatedDisk, name: str, position: int, data: bytes | None = None) -> None:
-    """Overwrite bytes of a file, or cut it."""
+    """Overwrite bytes of a file, or truncate it."""
     file = disk.map_file(FOLDER / name)
     file.resize(position) if data is None else file.write_at(position, data)
 
@@ -104,7 +104,7 @@ def test_what_lies_behind_damage_goes(disk: SimulatedDisk) -> None:
 
 
 def test_a_segment_that_is_missing_ends_the_log(disk: SimulatedDisk) -> None:
-    """A gap is a loss where nothing compacts: a prefix stays."""
+    """A gap is a loss in a log that is not compacted: a prefix is kept."""
     log = written(disk)
     segments = names(log, LOG)
     assert len(segments) >= 3
@@ -117,7 +117,7 @@ def test_a_segment_that_is_missing_ends_the_log(disk: SimulatedDisk) -> None:
 
 
 def test_a_time_index_that_is_too_old_is_made_again(disk: SimulatedDisk) -> None:
-    """By its largest timestamp retention would delete records that are younger, and look-ups would pass over them."""
+    """With its largest timestamp retention would delete younger records, and look-ups would miss them."""
     log = written(disk, close=True)
     path = FOLDER / names(log, TIMES)[0]
     disk.map_file(path).resize(disk.size_of(path) - 12)
@@ -130,7 +130,7 @@ def test_a_time_index_that_is_too_old_is_made_again(disk: SimulatedDisk) -> None
 
 @pytest.mark.parametrize("damaged", [bytes(34), "from another segment"], ids=["zeros", "swapped"])
 def test_a_transaction_index_of_no_such_transactions_is_made_again(disk: SimulatedDisk, damaged: bytes | str) -> None:
-    """Kafka's folders have no checksum of it; records of aborted transactions would be given to readers of committed ones."""
+    """Kafka's folders have no checksum of it; read_committed consumers would get aborted records."""
     log = open_log(disk, CONFIG)
     for number in range(4):
         append_as(log, 1, 2 * number, 2, transactional=True)
@@ -148,7 +148,7 @@ def test_a_transaction_index_of_no_such_transactions_is_made_again(disk: Simulat
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("checksums", [None, {}], ids=["kafkas", "ours"])
 def test_segments_that_overlap_are_not_of_one_log(clean: bool, checksums: dict[Offset, SegmentChecksum] | None) -> None:
-    """Of a log that lies in place of another one all but its first segment would be cut off, and its end is no end."""
+    """A foreign log in place of another one would be truncated to its first segment, with a wrong end."""
     disk = SimulatedDisk()
     log = written(disk, close=True)
     _, second, third, *_ = names(log, LOG)
@@ -166,7 +166,7 @@ def test_segments_that_overlap_are_not_of_one_log(clean: bool, checksums: dict[O
 
 
 def test_a_segment_that_overlaps_the_empty_active_one_is_the_last(disk: SimulatedDisk) -> None:
-    """A crash within a cut that starts over leaves an empty segment where the log was to begin again."""
+    """A crash while the log starts over leaves an empty segment at the new start."""
     log = written(disk, close=True)
     end, last = log.log_end_offset, names(log, LOG)[-1]
     disk.open_file(FOLDER / f"{end - 1:020d}{LOG}")
@@ -298,8 +298,8 @@ def test_a_batch_whose_offset_goes_back_is_damage(disk: SimulatedDisk) -> None:
 )
 @pytest.mark.parametrize("count", [1, None], ids=["one", "all"])
 def test_indexes_are_built_again(disk: SimulatedDisk, count: int | None, how: str, suffix: str, clean: bool) -> None:
-    """As appending wrote them. A power failure may spare the length of a file and none of its bytes. An offset index without
-    entries is a sound one."""
+    """Rebuilt indexes equal the appended ones. A power failure may keep a file's length without its bytes. An offset index
+    without entries is sound."""
     log = written(disk, close=True)
     before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
     for name in names(log, suffix)[:count]:
@@ -329,7 +329,7 @@ WRONG_LAST_ENTRIES = {
 @pytest.mark.parametrize("what", WRONG_LAST_ENTRIES)
 @pytest.mark.parametrize("slot", [0, -1])
 def test_indexes_without_an_entry_are_built_again(slot: int, what: str, suffix: str, clean: bool) -> None:
-    """A closed segment's index was trusted by its length: the log's end and its age were taken from it."""
+    """A closed segment's index is trusted by its length: the log's end and age come from it."""
     disk = SimulatedDisk()
     log = written(disk, close=True)
     end = log.log_end_offset

@@ -1,4 +1,4 @@
-"""Which segments are due."""
+"""The number of segments that retention removes."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ def test_by_size(retention_bytes: int, expected: int) -> None:
 
 @pytest.mark.parametrize(("start", "expected"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3), (40, 3)])
 def test_below_the_logs_start(start: int, expected: int) -> None:
-    """The active segment is not due for the start's sake alone."""
+    """The active segment is not removed because of the log start alone."""
     assert due(NONE, start=start) == expected
 
 
@@ -75,7 +75,7 @@ def test_an_empty_active_segment_stays() -> None:
 
 
 @pytest.mark.parametrize(("retention_ms", "expected"), [(9000, 0), (7999, 2), (6999, 3)])
-def test_a_segment_that_compaction_emptied_goes_with_the_one_behind_it(retention_ms: int, expected: int) -> None:
+def test_a_segment_that_compaction_emptied_is_removed_with_the_next_one(retention_ms: int, expected: int) -> None:
     """Its file is as young as the compaction, and must not keep what is old behind it."""
     emptied = [aging(0, 0, 10_000), *SEGMENTS[1:]]
     config = LogConfig(cleanup_policy="compact,delete", retention_ms=retention_ms)

@@ -1,4 +1,4 @@
-"""A log directory with damaged or stale files is started as by Apache Kafka's `LogManager`, or with less harm."""
+"""A start on damaged or stale files does no more harm than that of Apache Kafka's `LogManager`."""
 
 import pytest
 

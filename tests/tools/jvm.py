@@ -19,7 +19,7 @@ RELEASE = "4.3.1"
 ZOOKEEPER_RELEASE = "3.9.2"
 """The last release whose brokers a ZooKeeper can coordinate."""
 TIMEOUT_S = 120.0
-"""How long a tool may take; a busy machine needs a multiple of a quiet one."""
+"""The longest run of a tool, in seconds; a busy machine needs a multiple of a quiet one."""
 
 TOOLS = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
@@ -63,25 +63,25 @@ OLDER_MAINS = {
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-dump-log": "kafka.tools.DumpLogSegments",
 }
-"""What these started before 4.0."""
+"""Script -> its main class before 4.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """How a tool ended and what it said."""
+    """The exit code and the output of a tool."""
 
     code: int
     out: str
     errors: str
 
     def well(self) -> str:
-        """Its output, when it ended well. Errors: AssertionError that shows what it said."""
+        """The output of a successful run. Errors: AssertionError with the output."""
         assert self.code == 0, f"exit code {self.code}\n{self.out}\n{self.errors}"
         return self.out
 
 
 class Tools:
-    """The JVM. It ends when this process does, because its standard input ends then."""
+    """The JVM, which ends with this process, because its standard input is closed then."""
 
     def __init__(self, release: str = RELEASE) -> None:
         self._mains = TOOLS if release == RELEASE else TOOLS | OLDER_MAINS

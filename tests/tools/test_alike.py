@@ -1,4 +1,4 @@
-"""Two brokers are compared after each has applied what was changed, and what then differs is reported."""
+"""Two brokers are compared after each has applied a change, and remaining differences are reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_change_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize(("first", "differs"), [(1_000, {}), (0, {"kafka-topics --list": "a reason"})])
-def test_what_stays_unexpected_is_reported(
+def test_an_unexpected_difference_is_reported(
     monkeypatch: pytest.MonkeyPatch, first: int, differs: dict[str, str]
 ) -> None:
     monkeypatch.setattr(alike, "APPLIED_WITHIN_S", 0.3)

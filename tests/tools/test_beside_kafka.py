@@ -1,8 +1,8 @@
-"""Every tool of Kafka's distribution prints of the reference what it prints of Apache Kafka 4.3.1.
+"""Every tool of Kafka's distribution has the same output for the reference as for Apache Kafka 4.3.1.
 
-Each script of the bin folder has a step here, or a reason in LEFT_OUT. Two fresh nodes are led through the same calls, in
-this order; ids, addresses, folders and times are made alike. What differs is named below with its reason, and must differ: a
-row that has become alike is red, too.
+Each script of the bin folder has a step here, or a reason in LEFT_OUT. Both fresh nodes get the same calls in this
+order; ids, addresses, folders and times are normalized. Each difference is listed below with its reason, and must exist: a row
+without a difference fails, too.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ LEFT_OUT = {
     "kafka-verifiable-share-consumer": NO_SHARE_GROUPS,
     "trogdor": "it is Kafka's own framework for long tests: agents and a coordinator that start other tools",
 }
-"""Scripts of Kafka's bin folder that no step runs, and why."""
+"""Script of Kafka's bin folder that no step runs -> the reason."""
 SCRIPTS = {
     "connect-distributed", "connect-mirror-maker", "connect-plugin-path", "connect-standalone", "kafka-acls",
     "kafka-broker-api-versions", "kafka-client-metrics", "kafka-cluster", "kafka-configs", "kafka-console-consumer",
@@ -284,7 +284,7 @@ SCRIPTS = {
     "kafka-storage", "kafka-streams-application-reset", "kafka-streams-groups", "kafka-topics", "kafka-transactions",
     "kafka-verifiable-consumer", "kafka-verifiable-producer", "kafka-verifiable-share-consumer", "trogdor",
 }  # fmt: skip
-"""What Kafka 4.3's bin folder has."""
+"""The scripts in Kafka 4.3's bin folder."""
 
 OTHER_FEATURES = "the levels of kraft, share and streams are no features here"
 LOGGERS = "a Java broker has a logger for each class"
@@ -296,11 +296,11 @@ DIFFERS = {
     "kafka-streams-groups --describe --group absent": "Streams groups are not served",
     "kafka-broker-api-versions": "share and Streams groups are not served",
 }
-"""Tool and arguments -> why the reference prints something else."""
+"""Tool and arguments -> the reason of the different output."""
 
 
 class Node:
-    """A target, and what its steps print."""
+    """A target, and the output of its steps."""
 
     def __init__(self, target: ClusterTarget, tools: Tools, folder: Path) -> None:
         (self.member,) = target.members
@@ -352,7 +352,7 @@ def test_all_tools(nodes: list[Node]) -> None:
 
 
 def of_controller(timeout_ms: int) -> Iterator[Message]:
-    """What a client gives the controller so much time for: topics that are there and not, and nothing."""
+    """Requests for the controller with this timeout: for an existing topic, a missing one, and none."""
     names = ("timed", "nowhere")
     reassigned = AlterPartitionReassignmentsRequest
     moved = reassigned.ReassignablePartition(partition_index=0, replicas=[NodeId(1)])
@@ -375,7 +375,7 @@ def of_controller(timeout_ms: int) -> Iterator[Message]:
 
 
 def is_there(wire: Wire, expected: bool) -> bool:
-    """Whether the topic is in the broker's metadata, which may follow the controller's answer a little later."""
+    """Whether the topic is in the broker's metadata, which may lag behind the controller's response."""
     found, looks = not expected, 0
     while found != expected and looks < 100:
         time.sleep(0.1 if looks else 0)
@@ -385,7 +385,7 @@ def is_there(wire: Wire, expected: bool) -> bool:
 
 
 def controllers_answers(node: Node, timeout_ms: int) -> list[str]:
-    """Its answers, and whether the topic was there after each of them; ids are alike."""
+    """The responses, each with whether the topic existed after it; ids are normalized."""
     answers: list[str] = []
     expected = False
     with Wire.connect(node.member.node.host, node.member.node.port, timeout_s=30) as wire:
@@ -409,7 +409,7 @@ def test_a_request_whose_time_is_over_at_once_does_nothing(nodes: list[Node], ti
 
 
 def refused_batches(node: Node) -> list[tuple[int, int, int, int, bool]]:
-    """Batches of a log that begins at 2, refused one after the other: error, offset, log start, records named, explained."""
+    """The refusals of batches by a log that starts at 2: error, base offset, log start, number of named records, explained."""
     found: list[tuple[int, int, int, int, bool]] = []
     session = ProducerSession()
     partition = ("refusing", 0)

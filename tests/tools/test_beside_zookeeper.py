@@ -1,4 +1,4 @@
-"""Tools of Kafka 3.9.2 print of three reference brokers beside a ZooKeeper what they print of Kafka's own there."""
+"""Tools of Kafka 3.9.2 have the same output for three reference brokers beside a ZooKeeper as for Kafka's own."""
 
 from __future__ import annotations
 
@@ -135,11 +135,11 @@ DIFFERS = {
     "kafka-acls --list": NOT_SERVED,
     "kafka-delegation-tokens --describe --command-config {empty}": NOT_SERVED,
 }
-"""Tool and arguments -> why the reference prints something else."""
+"""Tool and arguments -> the reason of the different output."""
 
 
 class Cluster:
-    """Three brokers, and what the steps print of them."""
+    """Three brokers, and the output of their steps."""
 
     def __init__(self, target: ClusterTarget, tools: Tools, folder: Path) -> None:
         self._tools = tools

@@ -1,4 +1,4 @@
-"""The counts of what a record costs are read from the tools' own words."""
+"""The counts of a record's cost are read from the output of the tools."""
 
 from pathlib import Path
 

@@ -18,11 +18,11 @@ LISTENER, MECHANISM = "SASL_PLAINTEXT", "SCRAM-SHA-256"
 TOKEN = re.compile(r"^(\S{22})\s+(\S{86}==)\s", re.M)
 LIKE = [(re.compile(r"\S{86}=="), "HMAC"), (re.compile(r"\b[A-Za-z0-9_-]{22}\b"), "ID"), (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d"), "DATE")]  # fmt: skip
 PRINTED: dict[str, list[str]] = {}
-"""What Kafka, which comes first, has made each step print."""
+"""Step -> its output with Kafka, which comes first."""
 
 
 def printed(ran: Ran) -> list[str]:
-    """The lines, with what differs each time left out; of an error its sentence."""
+    """The lines of the output, without values that differ each time; of an error its message."""
     text = ran.out
     for pattern, name in LIKE:
         text = pattern.sub(name, text)
@@ -50,7 +50,7 @@ def test_a_token_is_made_shown_renewed_used_and_ended(
     steps: dict[str, list[str]] = {}
 
     def run(name: str, *arguments: object, config: Path = own, until: str = "") -> Ran:
-        """Ask until the broker has applied what the controller has committed, as far as `until` says how that looks."""
+        """Run the tool until its output has `until`: the broker may lag behind the controller."""
         for _ in range(20):
             ran = tools.run(
                 "kafka-delegation-tokens", "--bootstrap-server", where, "--command-config", config, *arguments

@@ -1,4 +1,4 @@
-"""Kafka's kafka-consumer-groups and kafka-dump-log on the reference's groups: what an operator sees and does."""
+"""Kafka's kafka-consumer-groups and kafka-dump-log on the reference's groups, as an operator uses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.java
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """The table that the tool prints: by the heads of its columns."""
+    """The rows of the tool's table, by the names of the columns."""
     lines = [line.split() for line in text.splitlines() if line.strip()]
     at = next(number for number, words in enumerate(lines) if "GROUP" in words)
     return [dict(zip(lines[at], words, strict=False)) for words in lines[at + 1 :]]

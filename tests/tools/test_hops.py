@@ -1,4 +1,4 @@
-"""What an acknowledged record costs in Python is counted hop by hop, whatever else the machine does."""
+"""The cost of an acknowledged record in Python, counted hop by hop, is independent of the machine's load."""
 
 from tests.tools.hops import hops_of
 

@@ -1,4 +1,4 @@
-"""Two log directories as Kafka's tools see them: the reference and Apache Kafka go through the same, with the same outcome."""
+"""Two log directories as Kafka's tools see them: the reference and Apache Kafka behave alike in the same steps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class TwoDirectories:
         return re.findall(r"Leader: (\S+)", self.admin("kafka-topics", "--describe", "--topic", topic).well())
 
     def described(self) -> dict[str, Any]:
-        """Partitions of `t` by directory; the error's class where there is one."""
+        """Directory -> its partitions of `t`, or the class of its error."""
         out = self.admin("kafka-log-dirs", "--describe", "--topic-list", "t").well()
         (broker,) = json.loads(out[out.index('{"brokers"') :])["brokers"]
         return {
@@ -66,7 +66,7 @@ class TwoDirectories:
         return ran.out + ran.errors
 
     def restart(self) -> str:
-        """Why the node does not start; nothing when it does."""
+        """Restart the node; return the error if it does not start, else an empty text."""
         if self.target.running(1):
             self.target.stop(1)
         try:
@@ -77,7 +77,7 @@ class TwoDirectories:
 
 
 def until(ask: Callable[[], Any], wanted: Any) -> Any:
-    """The answer, when it is the wanted one or has had its time to become so."""
+    """The result, once it is the wanted one or the time is over."""
     end = time.monotonic() + WITHIN_S
     while (found := ask()) != wanted and time.monotonic() < end:
         time.sleep(0.2)

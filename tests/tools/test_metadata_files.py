@@ -1,4 +1,4 @@
-"""Kafka's kafka-dump-log reads the quorum's log and snapshots, and says what is in them."""
+"""Kafka's kafka-dump-log decodes the quorum's log and snapshots."""
 
 from __future__ import annotations
 

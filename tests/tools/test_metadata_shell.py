@@ -1,4 +1,4 @@
-"""Kafka's metadata shell walks through the reference's metadata log and snapshots as through a file system."""
+"""Kafka's metadata shell reads the reference's metadata log and snapshots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def as_kafka_writes(id: UUID) -> str:
 
 
 def shows(file: Path, *command: str, expected: list[str]) -> None:
-    """Check that the shell prints all that is expected. It may look before it has read, so it is asked again."""
+    """Check that the shell prints all expected texts. It may print before it has read the file, so it is run again."""
     for _ in range(ATTEMPTS):
         text = shell(file, *command)
         missing = [each for each in expected if each not in text]
@@ -86,7 +86,7 @@ def test_a_snapshot_behind_a_control_batch_is_compared(folder: Path, tmp_path: P
     assert [*snapshot_differences({1: copied})] == [(1, 8, [])]
 
 
-def test_what_was_printed_before_anything_was_read_says_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_empty_images_are_no_agreement(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two such images are equal, and no agreement."""
     unread = "features:\n  metadataVersion:\n    Optional.empty\nprovenance:\n  offset -1, epoch -1, time 1969\n"
     read, asked = (

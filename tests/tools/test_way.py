@@ -1,4 +1,4 @@
-"""The tracer follows five operations to where they end."""
+"""The tracer follows five operations to their end."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ ROWS = {"ISR shrink": "AlterPartition (the ISR shrinks)", "produce": "produce, a
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_no_operation_calls_more_than_the_document_says(operation: str) -> None:
-    """What makes an operation longer writes its table again, and says why."""
+    """A change that makes an operation longer updates the table, with a reason."""
     name = ROWS.get(operation, operation.replace("end of transaction", "end of a transaction"))
     (row,) = (line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {name} |"))
     said = int(row.split("|")[3].replace(",", ""))

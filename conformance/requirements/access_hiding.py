@@ -3,6 +3,7 @@
 from typing import Any
 
 from conformance.access_rules import (
+    ALLOW,
     CLUSTER,
     DESCRIBE,
     GROUP,
@@ -13,6 +14,7 @@ from conformance.access_rules import (
     TOPIC,
     WRITE,
     but,
+    rule,
     rules,
 )
 from conformance.answers import only
@@ -28,6 +30,20 @@ from reference.protocol.messages.describe_transactions import DescribeTransactio
 from reference.protocol.messages.list_groups import ListGroupsRequest
 from reference.protocol.messages.list_transactions import ListTransactionsRequest
 from reference.protocol.messages.metadata import MetadataRequest
+
+OF_TOPICS = frozenset(
+    {
+        READ,
+        WRITE,
+        DESCRIBE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    }
+)
+"""The operations on topics (AclEntry.supportedOperations)."""
 
 # ---- what is hidden
 
@@ -72,18 +88,24 @@ def hidden_name(broker: Broker) -> None:
     notices="tool: Java's Admin shows operations that a client may not do",
     source="KIP-430; AuthHelper.authorizedOperations",
     sentence="The authorized operations of a topic are those that its ACLs allow.",
-    accepted="the bit of READ is set and that of WRITE is not",
+    accepted="with WRITE denied and all else allowed the bits of all seven others; with READ allowed alone those of READ and of "
+    "DESCRIBE, which it implies",
     apis={"Metadata": 8},
     **SINCE,
 )
 def operations_of_topic(broker: Broker) -> None:
     topic = broker.topic()
-    with rules(broker, but(WRITE, TOPIC, topic.name)):
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic.name)], include_topic_authorized_operations=True
-        )
-        bits = only(broker.call(request).topics, "topic").topic_authorized_operations
-    broker.expect_equal("the bits of READ and WRITE", (bits >> READ & 1, bits >> WRITE & 1), (1, 0))
+    request = MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic.name)], include_topic_authorized_operations=True
+    )
+    for wanted, allowed in (
+        (but(WRITE, TOPIC, topic.name), OF_TOPICS - {WRITE}),
+        ([rule(ALLOW, READ, TOPIC, topic.name)], {READ, DESCRIBE}),
+    ):
+        with rules(broker, wanted):
+            bits = only(broker.call(request).topics, "topic").topic_authorized_operations
+        found = {operation.name for operation in OF_TOPICS if bits >> operation & 1}
+        broker.expect_equal("the operations whose bits are set", found, {operation.name for operation in allowed})
 
 
 @requirement(

@@ -12,6 +12,7 @@ from conformance.access_rules import (
     REFUSED,
     SINCE,
     TOPIC,
+    TRANSACTION_COORDINATOR,
     WRITE,
     Rule,
     Things,
@@ -26,12 +27,12 @@ from conformance.answers import AnswerParts, only
 from conformance.batches import batch
 from conformance.broker import Broker
 from conformance.requirement import requirement
-from conformance.requirements.access_control import PRODUCER, describe_configs, fetch, list_offsets, produce
+from conformance.requirements.access_control import describe_configs, fetch, list_offsets, produce
+from conformance.transaction_client import CLASSIC, TransactionalClient
 from linearizability.client.errors import error_of
 from linearizability.client.requests import Topic, fetch_request, new_topic, produce_request
 from reference.protocol.acls import CLUSTER_NAME, Operation, PatternType, Permission
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.create_acls import CreateAclsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_acls import DeleteAclsRequest
@@ -236,26 +237,21 @@ def fetch_of_two(broker: Broker) -> None:
     notices="client: a producer believes partitions to be in its transaction that are not",
     source="KafkaApis.handleAddPartitionsToTxnRequest",
     sentence="Where one topic of AddPartitionsToTxn is denied, none is added: the others get OPERATION_NOT_ATTEMPTED.",
-    accepted="TOPIC_AUTHORIZATION_FAILED for the one, OPERATION_NOT_ATTEMPTED for the other",
-    apis={"AddPartitionsToTxn": 0},
+    accepted="TOPIC_AUTHORIZATION_FAILED for the one, OPERATION_NOT_ATTEMPTED for the other; DescribeTransactions, where it is "
+    "advertised, shows no partition",
+    apis={"AddPartitionsToTxn": 0, "InitProducerId": 0},
     **SINCE,
 )
 def none_added(broker: Broker) -> None:
-    things, other = Things.new(broker), broker.topic()
-    added = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=things.id,
-        v3_and_below_producer_id=PRODUCER,
-        v3_and_below_topics=[added(name=each.name, partitions=[0]) for each in (things.topic, other)],
-    )
-    with rules(broker, but(WRITE, TOPIC, things.topic.name)):
-        answer = broker.call(request, min(3, broker.version_for(request)), to=things.id_at)
-    found = {
-        topic.name: only(topic.results_by_partition, "result").partition_error_code
-        for topic in answer.results_by_topic_v3_and_below
-    }
-    wanted = {things.topic.name: REFUSED, other.name: ErrorCode.OPERATION_NOT_ATTEMPTED}
+    topic, other = broker.topic(), broker.topic()
+    client = TransactionalClient(broker, CLASSIC)
+    broker.entrance = broker.coordinator(client.name, TRANSACTION_COORDINATOR)  # it must know the ACLs
+    with rules(broker, but(WRITE, TOPIC, topic.name)):
+        found = client.add_all({each.name: [0] for each in (topic, other)})
+    wanted = {(topic.name, 0): REFUSED, (other.name, 0): ErrorCode.OPERATION_NOT_ATTEMPTED}
     broker.expect_equal("the errors of AddPartitionsToTxn", found, wanted)
+    if client.is_described:
+        broker.expect_equal("the partitions described", list(client.described().topics), [])
 
 
 # ---- operations that an ACL of the cluster allows, too

@@ -17,7 +17,7 @@ from conformance.batches import (
     stored_as,
     values,
 )
-from conformance.broker import EARLIEST, Broker
+from conformance.broker import Broker
 from conformance.changes import codecs
 from conformance.cluster import QUICK, cluster
 from conformance.moments import LAG_MS, in_time
@@ -26,10 +26,11 @@ from conformance.steps import directly
 from conformance.wire import Misbehaved, NoAnswer
 from linearizability.client.requests import Topic, produce_request
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
 
+WITH_LOG_START = 5
+"""The first version of Produce whose response has the log start offset (KIP-107)."""
 CLOCKS_MS = 60_000
 """The largest accepted difference between the target's clock and the suite's."""
 REPLICATED_S = 120.0
@@ -197,19 +198,22 @@ def every_codec_comes_back(broker: Broker) -> None:
     notices="client: Java compares it on UNKNOWN_PRODUCER_ID, to distinguish removed records from lost ones",
     source="ProduceResponse schema (LogStartOffset, v5+); KIP-107",
     sentence="From v5 on the response carries the partition's log start offset.",
-    accepted="0 at first, the new log start after DeleteRecords; equal to ListOffsets of the earliest",
-    apis={"Produce": 5},
+    accepted="in every version 0 at first, and after DeleteRecords what ListOffsets gives as the earliest offset",
+    apis={"Produce": WITH_LOG_START, "DeleteRecords": 0},
 )
 def log_start_in_the_response(broker: Broker) -> None:
     topic = broker.topic()
-    first = broker.produce(topic, batch(b"a", b"b", b"c"))
-    broker.expect_equal("the log start offset at first", first.log_start_offset, 0)
-    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=2)
-    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic.name, partitions=[partition])
-    broker.call(DeleteRecordsRequest(topics=[asked], timeout_ms=10_000), to=broker.leader(topic))
-    then = broker.produce(topic, batch(b"d"))
-    broker.expect_equal("the log start offset after DeleteRecords", then.log_start_offset, 2)
-    broker.expect_equal("the earliest offset", broker.offset_of(topic, EARLIEST).offset, 2)
+    lowest, highest = broker.versions_of(ProduceRequest)
+
+    def expect_in_each(start: int, when: str) -> None:
+        for version in range(max(lowest, WITH_LOG_START), highest + 1):
+            result = broker.produce(topic, batch(b"a", b"b", b"c"), version=version)
+            broker.expect_error(result.error_code, ErrorCode.NONE, what=f"v{version}")
+            broker.expect_equal(f"v{version}: the log start offset {when}", result.log_start_offset, start)
+
+    expect_in_each(0, "at first")
+    broker.delete_records(topic, 2)
+    expect_in_each(broker.start_offset(topic), "after DeleteRecords")
 
 
 @requirement(

@@ -4,11 +4,17 @@ from conformance.answers import error_name, only
 from conformance.broker import BROKER_RESOURCE, Broker
 from conformance.requirement import requirement
 from conformance.requirements.config_changes import DELETE, SET
-from conformance.requirements.config_defaults import BATCH, IN_TIME_S, OF_BROKER, OF_TOPIC, topic_on_every_node
+from conformance.requirements.config_defaults import (
+    BATCH,
+    IN_TIME_S,
+    OF_BROKER,
+    OF_TOPIC,
+    await_batches,
+    topic_on_every_node,
+)
 from conformance.requirements.configs import DYNAMIC_BROKER, describe
 from conformance.results import Lack
 from conformance.steps import built_on
-from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
@@ -46,16 +52,6 @@ def await_described(broker: Broker, node: int, address: Address, wanted: Describ
     what = f"broker {node} describes (value, source) {wanted} for {OF_BROKER}, {when}"
     broker.eventually(lambda: described_by(broker, node, address) == wanted, what, within_s=IN_TIME_S)
     broker.saw(what)
-
-
-def await_batches(broker: Broker, topic: Topic, error: ErrorCode, when: str) -> None:
-    """Wait until each partition's leader answers the batch with this error."""
-    for partition in range(max(1, broker.subject.nodes)):
-        broker.eventually(
-            lambda partition=partition: broker.produce(topic, BATCH, partition=partition).error_code == error,
-            f"the leader of partition {partition} answers {error.name}, {when}",
-            within_s=IN_TIME_S,
-        )
 
 
 @requirement(

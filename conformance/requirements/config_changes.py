@@ -1,6 +1,6 @@
 """CFG: a change of configurations has exactly the requested effect."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from conformance.answers import AnswerParts, only
@@ -20,6 +20,8 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs."""
 
 NO_SUCH_OPERATION = 9
+POLICY, THROTTLED = "cleanup.policy", "leader.replication.throttled.replicas"
+"""Two configurations that are lists."""
 
 Change = tuple[str, int, str | None]
 """Name, operation, value."""
@@ -144,33 +146,58 @@ def set_and_delete(broker: Broker) -> None:
     kraft=True,
     notices="tool: Java's AlterConfigOp.APPEND and SUBTRACT replace a list, or lose what was in it",
     source="KIP-339; ConfigurationControlManager.incrementalAlterConfigResource",
-    sentence="APPEND adds to a list what it does not hold yet, SUBTRACT takes away what it holds; on any other configuration "
-    "they are refused with INVALID_CONFIG.",
-    accepted="the list without doubles; INVALID_CONFIG(40) for retention.ms, and for what the list may not hold",
+    sentence="APPEND adds to a list what it does not hold yet, SUBTRACT takes away what it holds; on any other configuration, "
+    "and for a value that the list may not hold, they are refused with INVALID_CONFIG.",
+    accepted="cleanup.policy, and leader.replication.throttled.replicas where it is described, without doubles, in any order; "
+    "INVALID_CONFIG(40) for retention.ms and for cleanup.policy=shred",
     apis={"IncrementalAlterConfigs": 0},
 )
 def append_and_subtract(broker: Broker) -> None:
-    topic = plain_topic(broker, {"cleanup.policy": "compact"})
+    topic = plain_topic(broker, {POLICY: "compact"})
     for change, wanted in (
-        (("cleanup.policy", APPEND, "compact"), "compact"),
-        (("cleanup.policy", APPEND, "delete"), "compact,delete"),
-        (("cleanup.policy", APPEND, "delete,compact"), "compact,delete"),
-        (("cleanup.policy", SUBTRACT, "compact"), "delete"),
-        (("cleanup.policy", SUBTRACT, "compact"), "delete"),
+        ((POLICY, APPEND, "compact"), "compact"),
+        ((POLICY, APPEND, "delete"), "compact,delete"),
+        ((POLICY, APPEND, "delete,compact"), "compact,delete"),
+        ((POLICY, SUBTRACT, "compact"), "delete"),
+        ((POLICY, SUBTRACT, "compact"), "delete"),
     ):
         altered(broker, topic, change)
-        expect_set(broker, topic, {"cleanup.policy": wanted}, shown(change))
+        expect_lists(broker, topic, {POLICY: wanted}, shown(change))
     untouched = plain_topic(broker)
-    altered(broker, untouched, ("cleanup.policy", APPEND, "compact"))
-    expect_set(broker, untouched, {"cleanup.policy": "delete,compact"}, "APPEND to the default")
+    before = described(broker, untouched)
+    held = (before[POLICY].value or "").split(",")
+    missing = "delete" if "compact" in held else "compact"
+    altered(broker, untouched, (POLICY, APPEND, missing))
+    lists = {POLICY: ",".join({*held, missing})}
+    expect_lists(broker, untouched, lists, f"APPEND to the default {before[POLICY].value}")
+    if THROTTLED in before:
+        for change, wanted in (
+            ((THROTTLED, APPEND, "0:1"), "0:1"),
+            ((THROTTLED, APPEND, "0:1,0:2"), "0:1,0:2"),
+            ((THROTTLED, SUBTRACT, "0:1"), "0:2"),
+        ):
+            altered(broker, untouched, change)
+            expect_lists(broker, untouched, lists | {THROTTLED: wanted}, shown(change))
     for change in (
         ("retention.ms", APPEND, "5"),
         ("retention.ms", SUBTRACT, "5"),
-        ("cleanup.policy", APPEND, "shred"),
+        (POLICY, APPEND, "shred"),
     ):
         with broker.case(shown(change)):
             broker.expect_error(alter_topic(broker, topic, change).error_code, ErrorCode.INVALID_CONFIG)
-            expect_unchanged(broker, topic, {"cleanup.policy": "delete"})
+            expect_unchanged(broker, topic, {POLICY: "delete"})
+
+
+def expect_lists(broker: Broker, topic: Topic, wanted: dict[str, str], what: str) -> None:
+    """Wait until exactly these lists are set on the topic; the order in them says nothing."""
+
+    def parts(found: Mapping[str, str | None]) -> dict[str, list[str]]:
+        return {name: sorted((value or "").split(",")) for name, value in found.items()}
+
+    await_listed(broker, topic, wanted)
+    sentence = f"{what}: {wanted} is set on the topic"
+    broker.eventually(lambda: parts(set_on(broker, topic)) == parts(wanted), sentence, within_s=5)
+    broker.saw(sentence)
 
 
 @requirement(

@@ -52,12 +52,12 @@ def topic_on_every_node(broker: Broker, **configs: str) -> Topic:
     return broker.await_topic(name, max(1, broker.subject.nodes))
 
 
-def await_answer(broker: Broker, topic: Topic, error: ErrorCode, when: str) -> None:
-    """Wait until each partition's leader responds to the batch with this error."""
+def await_batches(broker: Broker, topic: Topic, error: ErrorCode, when: str) -> None:
+    """Wait until each partition's leader answers the batch with this error."""
     for partition in range(max(1, broker.subject.nodes)):
         broker.eventually(
             lambda partition=partition: broker.produce(topic, BATCH, partition=partition).error_code == error,
-            f"partition {partition} of {topic.name} answers {error.name}, {when}",
+            f"the leader of partition {partition} answers {error.name}, {when}",
             within_s=IN_TIME_S,
         )
 
@@ -81,10 +81,10 @@ def cluster_wide_default(broker: Broker) -> None:
     if OF_TOPIC in broker.subject.profile.pinned:
         broker.skip(f"needs a target with Kafka's default of {OF_BROKER}", Lack.CONFIGURATION)
     plain, own = topic_on_every_node(broker), topic_on_every_node(broker, **{OF_TOPIC: str(ENOUGH)})
-    await_answer(broker, plain, ErrorCode.NONE, "by default")
+    await_batches(broker, plain, ErrorCode.NONE, "by default")
     with set_for_all_brokers(broker, OF_BROKER, str(LIMIT)):
-        await_answer(broker, plain, ErrorCode.MESSAGE_TOO_LARGE, f"under {OF_BROKER}={LIMIT}")
-        await_answer(broker, own, ErrorCode.NONE, f"with {OF_TOPIC}={ENOUGH} of its own")
+        await_batches(broker, plain, ErrorCode.MESSAGE_TOO_LARGE, f"under {OF_BROKER}={LIMIT}")
+        await_batches(broker, own, ErrorCode.NONE, f"with {OF_TOPIC}={ENOUGH} of its own")
         found = described(broker, plain, [OF_TOPIC])[OF_TOPIC]
         broker.expect_equal("its value and source", (found.value, found.config_source), (str(LIMIT), OF_ALL_BROKERS))
-    await_answer(broker, plain, ErrorCode.NONE, f"without {OF_BROKER}")
+    await_batches(broker, plain, ErrorCode.NONE, f"without {OF_BROKER}")

@@ -19,6 +19,8 @@ CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """Member types of ConsumerGroupDescribe."""
 REBALANCING = ErrorCode.REBALANCE_IN_PROGRESS
 MIXED_WITHIN_S = 30.0
+KEEPS_CLASSIC_OUT_SINCE = "4.2"
+"""The first release in which the policy `disabled` keeps classic members out of consumer groups."""
 
 
 def assignment(topic: Topic, *partitions: int) -> bytes:
@@ -206,10 +208,11 @@ def groups_of_workers(broker: Broker) -> None:
     "CGH-37",
     notices="operator: groups are mixed although the administrator forbade it",
     source="KIP-848; group.consumer.migration.policy",
-    sentence="Where the migration policy is `disabled` the two kinds do not mix: while there are members a consumer is refused "
-    "in a classic group.",
-    accepted="GROUP_ID_NOT_FOUND(69) for the consumer; the classic member does not notice; an empty group still changes its "
-    "kind",
+    sentence="Where the migration policy is `disabled` the two kinds do not mix: a group with members takes no member of the "
+    "other kind, and without members it still changes its kind.",
+    accepted="GROUP_ID_NOT_FOUND(69) for a consumer's heartbeat in a classic group, and since 4.2 "
+    "INCONSISTENT_GROUP_PROTOCOL(23) for a classic member's JoinGroup in a consumer group; the member that is there does not "
+    "notice",
     since=SINCE,
     apis=HEARTBEAT,
     configs={"group.consumer.migration.policy": "disabled"},
@@ -226,6 +229,11 @@ def no_mixing(broker: Broker) -> None:
     broker.expect_error(old.member.leave(), ErrorCode.NONE, what="LeaveGroup")
     new.join()
     settle(new, topics=[topic])
+    if broker.is_kafka(KEEPS_CLASSIC_OUT_SINCE):
+        answer = OldConsumer(group, topic).member.ask_to_join()
+        refusal = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        broker.expect_error(answer.error_code, refusal, what="a classic member's JoinGroup")
+        settle(new, topics=[topic])
 
 
 @requirement(

@@ -21,7 +21,8 @@ ENDS = ("kill", "restart")
     source="KIP-500; KIP-595",
     sentence="When the active controller dies, produce and fetch go on, another one of the quorum becomes active in a later "
     "epoch, and topics can be made again.",
-    accepted="writes without an error meanwhile; another controller in a later epoch; a new topic",
+    accepted="writes without an error meanwhile, and fetches that give all of them; another controller in a later epoch; a new "
+    "topic",
     nodes=3, hooks=ENDS, configs=QUICK, apis={"DescribeQuorum": 0}, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def the_controller_dies(broker: Broker) -> None:
@@ -45,6 +46,7 @@ def writes_go_on(nodes: JudgedCluster) -> bool:
         broker.skip("the active controller changed before it was ended")
     nodes.kill(active)
     nodes.write_some(topic, writes, 50)
+    nodes.expect_kept(topic, writes)
     broker.saw(f"{len(writes.errors) - failures} errors for 50 records")
 
     def replaced() -> Any:

@@ -27,6 +27,7 @@ from conformance.sasl import (
     log_in_plain,
     unauthenticated,
 )
+from conformance.steps import built_on
 from conformance.wire import BrokerConnection, Closed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
@@ -46,6 +47,8 @@ TOKENS = {
 NEEDED = {**APIS, "CreateDelegationToken": 1, "RenewDelegationToken": 1, "ExpireDelegationToken": 1}
 SOONER_MS = 60_000
 """A period shorter than RENEWED_FOR_MS, and longer than a busy machine delays the next request."""
+AGED_S, CLOCK_MS = 1.5, 500
+"""The age of a token that is renewed, and the smaller time by which the target's clock may run otherwise until then."""
 SHORT_MS = 8_000
 """The lifetime of a token that must expire while the suite waits."""
 
@@ -84,6 +87,18 @@ def show(
     """Authenticate with a token; return the last response."""
     secret = password or base64.b64encode(bytes(token.hmac)).decode()
     return exchange_scram(broker, connection, MECHANISM, token.token_id, secret, extension)
+
+
+@built_on("SEC-21")
+def await_session(broker: Broker, token: Any, least_ms: int, most_ms: int, what: str) -> None:
+    """Wait until sessions that the token authenticates last for more than `least_ms`, up to `most_ms`."""
+
+    def lasts() -> bool:
+        answer = show(broker, unauthenticated(broker), token)
+        return answer.error_code == ErrorCode.NONE and least_ms < answer.session_lifetime_ms <= most_ms
+
+    broker.eventually(lasts, what)
+    broker.saw(what)
 
 
 def is_served(broker: Broker, token: Any) -> bool:
@@ -164,28 +179,47 @@ def bearer(broker: Broker) -> None:
     source="KIP-48, KIP-900; DelegationTokenControlManager.renewDelegationToken",
     sentence="RenewDelegationToken lets a token last delegation.token.expiry.time.ms from now on, or the shorter time that was "
     "asked for, never beyond its largest lifetime: for its owner and its renewers alone.",
-    accepted="the new end; DELEGATION_TOKEN_OWNER_MISMATCH(63) for others, DELEGATION_TOKEN_NOT_FOUND(62) for an unknown HMAC",
+    accepted="the new end, also for a longer time than that; bearers' sessions last as long; DELEGATION_TOKEN_OWNER_MISMATCH(63) "
+    "for others, DELEGATION_TOKEN_NOT_FOUND(62) for an unknown HMAC",
     since=ON_CONTROLLERS,
     configs=TOKENS,
     apis=NEEDED,
 )
 def renewed(broker: Broker) -> None:
     owner, other = log_in_plain(broker), log_in_plain(broker, OTHER, OTHER_PASSWORD)
-    own, shared = new_token(broker, owner), new_token(broker, owner, renewers=(OTHER,))
+    asked_s = time.monotonic()
+    own = new_token(broker, owner)
+    made_s = time.monotonic()
+    shared = new_token(broker, owner, renewers=(OTHER,))
     brief = new_token(broker, owner, lifetime_ms=60_000)
     for token in (own, shared, brief):
         broker.eventually(
             lambda token=token: renew(owner, token.hmac).error_code == ErrorCode.NONE, "the token is known"
         )
     with broker.case("the end"):
-        before = time.time() * 1000
-        ends = renew(owner, own.hmac, SOONER_MS).expiry_timestamp_ms
-        broker.expect(
-            abs(ends - before - SOONER_MS) < SOONER_MS,
-            f"the token ends {ends - before:.0f} ms from now, about as requested",
+        time.sleep(max(0.0, made_s + AGED_S - time.monotonic()))
+        for period_ms, lasts_ms in (
+            (SOONER_MS, SOONER_MS),
+            (-1, RENEWED_FOR_MS),
+            (2 * MAX_LIFETIME_MS, RENEWED_FOR_MS),
+        ):
+            aged_ms = (time.monotonic() - made_s) * 1000
+            answer = renew(owner, own.hmac, period_ms)
+            oldest_ms = (time.monotonic() - asked_s) * 1000
+            broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"renewal for {period_ms} ms")
+            began_ms = answer.expiry_timestamp_ms - own.issue_timestamp_ms - lasts_ms
+            broker.expect(
+                aged_ms - CLOCK_MS <= began_ms <= oldest_ms + CLOCK_MS,
+                f"renewed for {period_ms} ms it ends {lasts_ms} ms after a moment that is {began_ms} ms after its issue, "
+                f"and it is {aged_ms:.0f} to {oldest_ms:.0f} ms old",
+            )
+            if lasts_ms == SOONER_MS:
+                await_session(
+                    broker, own, 0, SOONER_MS, "sessions last no longer than the token that was renewed for less"
+                )
+        await_session(
+            broker, own, SOONER_MS, RENEWED_FOR_MS, "sessions last as long as the token that was renewed for more"
         )
-        ends = renew(owner, own.hmac).expiry_timestamp_ms
-        broker.expect(ends >= own.expiry_timestamp_ms, "the end is not before the first one")
         broker.expect_equal(
             "the end of one with a short lifetime", renew(owner, brief.hmac).expiry_timestamp_ms, brief.max_timestamp_ms
         )

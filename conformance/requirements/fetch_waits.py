@@ -110,11 +110,12 @@ def min_bytes_or_max_wait(broker: Broker) -> None:
 def woken_by_an_append(broker: Broker) -> None:
     topic = broker.topic(2)
     data = batch(b"x" * 100)
-    offsets = {0: 0, 1: 0}
+    offsets = {0: broker.append(topic, data) + 1, 1: 0}
+    stored = len(broker.log(topic))  # a broker may encode the batch again
     for what, needed, appended in (
         ("one batch", 1, [0]),
-        ("two batches", len(data) + 1, [0, 0]),
-        ("two partitions", len(data) + 1, [0, 1]),
+        ("two batches", stored + 1, [0, 0]),
+        ("two partitions", stored + 1, [0, 1]),
     ):
         connection = broker.connect(broker.leader(topic))
         asked = {(topic, partition): offset for partition, offset in offsets.items()}

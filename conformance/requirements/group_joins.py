@@ -302,7 +302,8 @@ def generations(broker: Broker) -> None:
     source="KIP-134; group.initial.rebalance.delay.ms",
     sentence="The first join of an empty group waits for group.initial.rebalance.delay.ms, so that others who join meanwhile "
     "are in the first generation too; each of them makes it wait on.",
-    accepted="with 3 seconds: two who join half a second apart are in one generation after 3 seconds or more",
+    accepted="with 3 seconds: two who join half a second apart are in one generation, 3 seconds or more after the second joined",
+    tolerated="3 seconds or more after the first joined: the second does not make it wait on",
     configs={"group.initial.rebalance.delay.ms": str(INITIAL_DELAY_MS)},
     alone=True,
     deadline_s=60,
@@ -321,8 +322,10 @@ def joined_before_the_delay_ended(broker: Broker) -> bool:
     began = time.monotonic()
     first.begin_join()
     time.sleep(0.5)
+    followed = time.monotonic()
     second.begin_join()
     first.expect_joined()
+    followed_ms = (time.monotonic() - followed) * 1000
     waited_ms = (time.monotonic() - began) * 1000
     broker.expect(
         waited_ms >= INITIAL_DELAY_MS,
@@ -335,6 +338,10 @@ def joined_before_the_delay_ended(broker: Broker) -> bool:
     broker.expect_equal("the second's generation", second.generation, first.generation)
     leader = group.leader_first([first, second])[0]
     broker.expect_equal("the members", {one.member_id for one in leader.answer.members}, {first.id, second.id})
+    if followed_ms < INITIAL_DELAY_MS:
+        broker.tolerate(
+            f"both are answered {followed_ms:.0f} ms after the second joined: it does not make the first wait on"
+        )
     return True
 
 

@@ -189,6 +189,7 @@ def without_tiers(broker: Broker) -> None:
     "for its partition; the other partitions are answered.",
     accepted="UNSUPPORTED_VERSION(35) and offset -1 for -3 below v7, -4 below v8, -5 below v9, -6 below v11, and -99 in every "
     "version",
+    tolerated="another offset beside the error: clients look at the error first",
     since="3.9",
 )
 def special_too_early(broker: Broker) -> None:
@@ -203,7 +204,7 @@ def special_too_early(broker: Broker) -> None:
             by_partition = answered(ask(broker, topic, [(0, timestamp), (1, LATEST)], version))
             bad, other = by_partition[0], by_partition[1]
             broker.expect_error(bad.error_code, ErrorCode.UNSUPPORTED_VERSION, what=what)
-            broker.expect_equal(f"{what}: the offset", bad.offset, -1)
+            tolerate_offset(broker, bad, what)
             broker.expect_equal(f"{what}: the other partition", (other.error_code, other.offset), (ErrorCode.NONE, 1))
 
 
@@ -226,12 +227,19 @@ def answered(answers: list[Any]) -> AnswerParts[int, Any]:
     return AnswerParts({one.partition_index: one for one in answers})
 
 
+def tolerate_offset(broker: Broker, found: Any, what: str) -> None:
+    """Note an offset beside an error, where Kafka gives -1."""
+    if found.offset != -1:
+        broker.tolerate(f"{what}: the offset beside the error is {found.offset}")
+
+
 @requirement(
     "LOF-07",
     notices="none seen: clients build requests from maps, with each partition once",
     source="ReplicaManager.fetchOffset (duplicatePartitions)",
     sentence="A partition that a request names twice is INVALID_REQUEST; the other partitions are answered.",
     accepted="INVALID_REQUEST(42) and offset -1 for each answer to it, at least one; NONE(0) for the other",
+    tolerated="another offset beside the error: clients look at the error first",
 )
 def named_twice(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -245,7 +253,7 @@ def named_twice(broker: Broker) -> None:
             broker.expect(bool(doubled), f"v{version}: {len(doubled)} answers for the partition named twice")
             for one in doubled:
                 broker.expect_error(one.error_code, ErrorCode.INVALID_REQUEST, what=f"v{version}")
-                broker.expect_equal(f"v{version}: its offset", one.offset, -1)
+                tolerate_offset(broker, one, f"v{version}")
             other = only([one for one in answer if one.partition_index == 1], "answer for the other partition")
             broker.expect_equal("the other partition", (other.error_code, other.offset), (ErrorCode.NONE, 1))
 
@@ -365,8 +373,10 @@ def last_stable_offset(broker: Broker) -> None:
     apis={"Metadata": 4},
     notices="client: Java renews metadata and asks again on this code; librdkafka gives up at once",
     source="KafkaApis.handleListOffsetRequest",
-    sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION; the other partitions are answered.",
-    accepted="UNKNOWN_TOPIC_OR_PARTITION(3) and offset -1 in every version; the topic is not created",
+    sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION, and no topic is created; the other partitions are "
+    "answered.",
+    accepted="UNKNOWN_TOPIC_OR_PARTITION(3) and offset -1 in every version; Metadata does not know the topic afterwards",
+    tolerated="another offset beside the error: clients look at the error first",
 )
 def unknown_topic_or_partition(broker: Broker) -> None:
     topic = broker.topic()
@@ -375,7 +385,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
         by_partition = answered(ask(broker, topic, [(7, LATEST), (0, LATEST)], version))
         bad, other = by_partition[7], by_partition[0]
         broker.expect_error(bad.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}, a partition")
-        broker.expect_equal("its offset", bad.offset, -1)
+        tolerate_offset(broker, bad, f"v{version}, a partition")
         broker.expect_equal("the other partition", (other.error_code, other.offset), (ErrorCode.NONE, 0))
         bad = only(ask(broker, nowhere, [(0, LATEST)], version), "answer")
         broker.expect_error(bad.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}, a topic")

@@ -197,7 +197,8 @@ def all_topics_create_none(broker: Broker) -> None:
     notices="misread: clients send to the leader named here; librdkafka and Java compare leader epochs before they believe it",
     source="MetadataResponse schema; KRaftMetadataCache",
     sentence="Each partition has its leader, replicas and in-sync replicas: the leader is in sync, the in-sync ones are "
-    "replicas, the leader epoch (v7+) is 0 or more, and the partitions are numbered from 0 on.",
+    "replicas, replicas are brokers and each is named once, none is offline while all brokers run, the leader epoch (v7+) is 0 "
+    "or more, and the partitions are numbered from 0 on.",
     accepted="these relations for a topic of 5 partitions",
     tolerated="leader epoch -1: no client takes that for one (RequestUtils.getLeaderEpoch)",
 )
@@ -211,7 +212,7 @@ def partitions_in_order(broker: Broker) -> None:
             f"partition {p.partition_index}: leader {p.leader_id}, replicas {p.replica_nodes}, in sync {p.isr_nodes}"
         )
         related = p.leader_id in p.isr_nodes and set(p.isr_nodes) <= set(p.replica_nodes) <= nodes
-        broker.expect(related and len(p.replica_nodes) == broker.subject.nodes, reported)
+        broker.expect(related and len({*p.replica_nodes}) == len(p.replica_nodes), reported)
         if broker.version_for(MetadataRequest) >= METADATA_WITH_EPOCHS:
             reported = f"partition {p.partition_index}: leader epoch {p.leader_epoch}"
             broker.expect(p.leader_epoch >= NO_EPOCH, reported)

@@ -2,6 +2,7 @@
 
 import uuid
 
+from conformance.answers import only
 from conformance.broker import Broker
 from conformance.classic_groups import Group
 from conformance.committed_offsets import (
@@ -227,8 +228,10 @@ def groups_of_one_coordinator(broker: Broker, count: int) -> list[str]:
     "OFF-12",
     notices="data: a consumer that was set back, as by --reset-offsets, starts where it was",
     source="OffsetMetadataManager.replay",
-    sentence="The last commit counts, also where its offset is smaller, with its metadata.",
-    accepted="each of 10, 3, 700, 0 is reported after it was committed, and nothing of the earlier metadata",
+    sentence="The last commit counts, also where its offset is smaller: nothing of an earlier one is reported, neither its "
+    "offset nor its metadata.",
+    accepted="each of 10, 3, 700, 0 is reported after it was committed, with its own metadata",
+    tolerated="no metadata: OFF-01 speaks of metadata that are lost",
 )
 def the_last_one_counts(broker: Broker) -> None:
     topic = broker.topic()
@@ -236,9 +239,14 @@ def the_last_one_counts(broker: Broker) -> None:
     for number, offset in enumerate((10, 3, 700, 0)):
         metadata = "" if number % 2 else f"with {offset}"
         expect_committed(broker, group, {(topic, 0): Committed(offset, metadata)})
-        found = committed(broker, group, [(topic, 0)]).partitions
-        reported = {partition: (one.offset, one.metadata) for partition, one in found.items()}
-        broker.expect_equal("what is reported", reported, {(topic, 0): (offset, metadata)})
+        found = only(
+            [*committed(broker, group, [(topic, 0)]).partitions.values()], "partition in the answer to OffsetFetch"
+        )
+        broker.expect_equal("the offset", found.offset, offset)
+        if metadata and not found.metadata:
+            broker.tolerate(f"the metadata {metadata!r} are reported as {found.metadata!r}")
+        else:
+            broker.expect_equal("the metadata", found.metadata, metadata)
 
 
 @requirement(

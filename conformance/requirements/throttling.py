@@ -18,6 +18,7 @@ from conformance.quotas import (
     REQUESTS,
     USER,
     client,
+    counts_for_s,
     expect_throttled,
     produce,
     throttled_after,
@@ -55,13 +56,16 @@ def produce_throttle(broker: Broker, client_id: str, topic: Topic, size: int = B
     source="KIP-13, KIP-219; KafkaApis.handleProduceRequest",
     sentence="A producer that has sent more than producer_byte_rate learns at once for how long it is throttled; its "
     "batch is written.",
-    accepted="throttle_time_ms above 0, no error",
+    accepted="throttle_time_ms above 0, no error; where quotas are in force, for a client's first batch beyond its own",
     **SINCE,
 )
 def producer_throttled(broker: Broker) -> None:
-    topic, client_id = broker.topic(), broker.unused_name("client")
-    with quota(broker, {CLIENT_ID: client_id}, {PRODUCE: LOW}):
+    topic, client_id, other = broker.topic(), broker.unused_name("client"), broker.unused_name("client")
+    with quota(broker, {CLIENT_ID: other}, {PRODUCE: LOW}), quota(broker, {CLIENT_ID: client_id}, {PRODUCE: LOW}):
         expect_throttled(broker, lambda: produce_throttle(broker, client_id, topic), "the producer")
+        if counts_for_s(broker) * LOW < BATCH:
+            throttle_ms = produce_throttle(broker, other, topic)
+            broker.expect(throttle_ms > 0, f"the first batch of another client throttles it for {throttle_ms} ms")
     broker.expect(broker.end_offset(topic) > 0, "the batches are written")
 
 

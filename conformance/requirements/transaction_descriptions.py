@@ -37,6 +37,8 @@ NO_TIME = -1
 """The start time of a transactional id that had no transaction yet."""
 CLOCKS_DIFFER_MS = 60_000
 """The largest accepted difference between the target's clock and the suite's."""
+LATER_S = 0.05
+"""How long the suite waits before a second transaction, whose start time must differ."""
 BATCHED = 4
 """The first version of AddPartitionsToTxn for brokers: several transactions, and verification only."""
 MANY_WAYS = 60
@@ -80,10 +82,10 @@ def in_several_states(broker: Broker) -> dict[str, TransactionalClient]:
     "TXN-22",
     notices="tool: kafka-transactions describe, with which hanging transactions are found",
     source="KIP-664; TransactionCoordinator.handleDescribeTransactions",
-    sentence="DescribeTransactions reports the state, producer id, epoch, timeout, start time and partitions of a transactional "
-    "id; one that is not known is TRANSACTIONAL_ID_NOT_FOUND.",
-    accepted="start time -1 before the first transaction, then when it began; the partitions while it is open, none when it is "
-    "complete; TRANSACTIONAL_ID_NOT_FOUND(105)",
+    sentence="DescribeTransactions reports the state, producer id, epoch, timeout, start time (-1 before the first transaction) "
+    "and partitions of a transactional id; one that is not known is TRANSACTIONAL_ID_NOT_FOUND.",
+    accepted="start time -1 before the first transaction, then when it began, a later one for the second; the partitions while "
+    "it is open, none when it is complete; TRANSACTIONAL_ID_NOT_FOUND(105)",
     since="3.0",
     apis=TRANSACTIONS,
 )
@@ -111,6 +113,11 @@ def described(broker: Broker) -> None:
         broker.expect_equal("the start time", expect_reported(ONGOING, {topic.name: [0, 1], other.name: [0]}), began_ms)
         client.finish(committed=True)
         expect_reported(COMPLETE_COMMIT, {})
+        time.sleep(LATER_S)
+        client.write(topic, b"x")
+        later_ms = expect_reported(ONGOING, {topic.name: [0]})
+        broker.expect(later_ms > began_ms, f"the second transaction began {later_ms - began_ms} ms after the first")
+        client.finish(committed=True)
 
     in_each_protocol(broker, judge)
     unknown = TransactionalClient(broker, CLASSIC, initialised=False).described()

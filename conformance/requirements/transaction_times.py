@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from conformance.batches import values
 from conformance.broker import Broker
+from conformance.read_committed import expect_committed
 from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import (
     FENCED,
@@ -182,9 +182,9 @@ def left_open(broker: Broker, protocol: Protocol) -> tuple[TransactionalClient, 
     source="KIP-588, KIP-890; TransactionMetadata.prepareIncrementProducerEpoch",
     sentence="A producer whose transaction timed out goes on with a new epoch when it says who it is, unless another one has "
     "taken over.",
-    accepted="NONE(0) with the same producer id and a higher epoch, and a commit that counts; PRODUCER_FENCED(90) after another "
-    "one's InitProducerId",
-    tolerated="INVALID_PRODUCER_EPOCH(47): clients take both for being fenced",
+    accepted="NONE(0) with the same producer id and a higher epoch, and a commit that counts alone; PRODUCER_FENCED(90) after "
+    "another one's InitProducerId",
+    tolerated="INVALID_PRODUCER_EPOCH(47): clients take both for being fenced; another producer id, which clients take, too",
     since=KNOWN_AGAIN_SINCE,
     configs=ABORTS_SOON,
     apis=TRANSACTIONS | {"InitProducerId": OWN_ERROR},
@@ -199,13 +199,13 @@ def going_on_after_a_timeout(broker: Broker) -> None:
         client.await_state(COMPLETE_ABORT)
         answer = client.init(*old, timeout_ms=60_000)
         expect_agreed("InitProducerId", answer.error_code)
-        broker.expect(client.id == old[0] and client.epoch > old[1], f"{client.identity} comes after {old}")
+        if client.id == old[0]:
+            broker.expect(client.epoch > old[1], f"{client.identity} comes after {old}")
+        else:
+            broker.tolerate(f"{client.identity} comes after {old}: another producer id")
         client.write(topic, b"again")
         client.finish(committed=True)
-        found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
-        listed = [(one.producer_id, one.first_offset) for one in found.aborted_transactions or []]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-        broker.expect_equal("the aborted transactions", listed, [(old[0], 0)])
-        broker.expect_equal("the records in the log", values(found.records or b""), [b"slow", b"again"])
+        expect_committed(broker, "the committed records", topic, b"again")
         TransactionalClient(broker, protocol, client.name)
         answer = client.init(*client.identity)
         expect_refused(broker, "after another one", answer, ErrorCode.PRODUCER_FENCED, tolerated=FENCED)

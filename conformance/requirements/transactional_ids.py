@@ -239,9 +239,10 @@ def taking_over(broker: Broker) -> None:
     notices="data: Java and librdkafka raise their epoch like this after an error; who was replaced would do it too",
     source="KIP-360; TransactionMetadata.prepareIncrementProducerEpoch",
     sentence="InitProducerId of a producer that says who it is: the current epoch gives the next one, the epoch before gives "
-    "the same answer again, and every other producer is fenced.",
+    "the same answer again unless another producer came since then, and every other producer is fenced.",
     accepted="NONE(0) with epoch + 1; NONE(0) with the same epoch; PRODUCER_FENCED(90) for two epochs back, a future epoch and "
-    "another producer id (INVALID_PRODUCER_EPOCH(47) in v3)",
+    "another producer id, and for the last epoch and the one before once another producer has come (INVALID_PRODUCER_EPOCH(47) "
+    "in v3); a refusal leaves the epoch as it is",
     tolerated="the other of the two codes: clients take both for being fenced",
     since="2.5",
     apis=TRANSACTIONS | {"InitProducerId": WITH_IDENTITY},
@@ -263,6 +264,11 @@ def saying_who_one_is(broker: Broker) -> None:
             ):
                 expect_refused(broker, what, client.init(*stranger, version=version), fenced, tolerated=FENCED)
             expect_described(client, (id, epoch + 1))
+            answer = client.init(id, epoch + 1, version=version)
+            expect_identity(broker, "the current epoch after the refusals", answer, (id, epoch + 2))
+            TransactionalClient(broker, CLASSIC, client.name)
+            for what, late in (("the epoch of who was replaced", epoch + 2), ("the epoch before that", epoch + 1)):
+                expect_refused(broker, what, client.init(id, late, version=version), fenced, tolerated=FENCED)
 
 
 @requirement(

@@ -106,6 +106,19 @@ def token_renewed_for_ever(original: Any, record: Any, time: int) -> Any:
 
 
 @mutant(
+    "reference.controller.delegation_tokens:renew_token",
+    "A token is renewed from its issue on, and not from now on.",
+    caught_by=("SEC-22",),
+)
+def token_renewed_from_its_issue(original: Any, image: Any, settings: Any, requester: str, body: Any, now: int) -> Any:
+    try:
+        issued = delegation_tokens._of_hmac(image, settings, body.hmac).issue_timestamp
+    except KafkaError:
+        issued = now
+    return original(image, settings, requester, body, issued)
+
+
+@mutant(
     "reference.security.signed_tokens:_signed_claims",
     "A token of OAUTHBEARER counts without a look at its signature.",
     caught_by=("SEC-28",),

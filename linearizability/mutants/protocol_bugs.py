@@ -40,6 +40,20 @@ def unknown_tags_refused(original: Any, view: memoryview, position: int, size: i
 
 
 @mutant(
+    "reference.runtime.server:Server._close_idle",
+    "An idle connection is closed after a fifth of connections.max.idle.ms.",
+    caught_by=("FRM-13",),
+)
+def idle_a_fifth_as_long(original: Any, server: Any) -> None:
+    whole_ms = server._max_idle_ms
+    server._max_idle_ms = whole_ms // 5
+    try:
+        original(server)
+    finally:
+        server._max_idle_ms = whole_ms
+
+
+@mutant(
     "reference.node.produce:_answer",
     "An acks=0 produce that failed leaves its connection open.",
     caught_by=("ACK-03",),

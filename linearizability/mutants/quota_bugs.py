@@ -31,6 +31,16 @@ class _Alone:
 
 
 @mutant(
+    "reference.quotas.table:QuotaTable.limit_of_client",
+    "A client may use ten times its quota.",
+    caught_by=("QTA-20",),
+)
+def quota_tenfold(original: Any, table: Any, quota: str, user: str, client_id: str) -> Any:
+    found = original(table, quota, user, client_id)
+    return found and (found[0], 10 * found[1])
+
+
+@mutant(
     "reference.node.quotas:Quotas.throttle_fetch",
     "A consumer gets records, whatever its quota.",
     caught_by=("QTA-30",),

@@ -30,6 +30,26 @@ def epoch_kept_by_next_session(original: Any, transaction: Any, timeout_ms: int,
 
 @mutant(
     "reference.coordinator.transaction_state:Transaction.begun_again",
+    "A producer that another one replaced gets the new epoch when it says who it is.",
+    caught_by=("TXN-06",),
+)
+def replaced_producer_is_known(original: Any, transaction: Any, timeout_ms: int, expected: Any, now: int) -> Any:
+    begun = original(transaction, timeout_ms, expected, now)
+    return begun if expected is not None else replace(begun, last_epoch=transaction.epoch)
+
+
+@mutant(
+    "reference.coordinator.transaction_state:Transaction.with_partitions",
+    "A transaction counts from the start of the one before.",
+    caught_by=("TXN-22",),
+)
+def start_of_an_earlier_transaction(original: Any, transaction: Any, added: Any, version: int, now: int) -> Any:
+    begun = original(transaction, added, version, now)
+    return replace(begun, started_at=transaction.started_at if transaction.started_at >= 0 else now)
+
+
+@mutant(
+    "reference.coordinator.transaction_state:Transaction.begun_again",
     "A later InitProducerId does not change the transaction timeout.",
     caught_by=("TXN-26",),
 )

@@ -166,6 +166,7 @@ LIES = [
     Lie("isr-empty", METADATA, "no replica is in sync", "MET-07", answer=put("topics.partitions.isr_nodes", [])),
     Lie("isr-with-strangers", METADATA, "a broker is in sync that is no replica", "MET-07", answer=put("topics.partitions.isr_nodes", lambda ids: [*ids, 99])),
     Lie("replicas-empty", METADATA, "a partition has no replicas", "MET-07", answer=put("topics.partitions.replica_nodes", [])),
+    Lie("replica-twice", METADATA, "a partition's first replica is reported twice", "MET-07", answer=put("topics.partitions.replica_nodes", lambda ids: [*ids[:1], *ids])),
     Lie("leader-epoch-unknown", METADATA, "the leader epoch is -1", "", answer=put("topics.partitions.leader_epoch", -1), versions="7+", unseen="clients take -1 for no epoch (RequestUtils.getLeaderEpoch); MET-07 tolerates it"),
     Lie("partitions-from-one", METADATA, "partitions are numbered from 1 on", "MET-07", answer=put("topics.partitions.partition_index", lambda index: index + 1)),
     Lie("partition-missing", METADATA, "the last of several partitions is not reported", "MET-07 MET-15 TOP-13 TOP-18", answer=last_missing("topics.partitions")),

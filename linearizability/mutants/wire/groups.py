@@ -125,7 +125,7 @@ LIES = [
     Lie("skip-assignment-not-reported", JOIN, "a static leader is not asked to skip the assignment", "GRP-40", answer=put("skip_assignment", False), versions="9+"),
 
     Lie("offset-plus-one", OFFSETS, "a committed offset is reported one too high", "OFF-01 OFF-12", answer=reported("committed_offset", lambda offset: offset + 1 if offset >= 0 else offset)),
-    Lie("offset-metadata-missing", OFFSETS, "metadata of offsets are not reported", "OFF-01 OFF-12", answer=reported("metadata", "")),
+    Lie("offset-metadata-missing", OFFSETS, "metadata of offsets are not reported", "OFF-01", answer=reported("metadata", "")),
     Lie("offset-epoch-missing", OFFSETS, "leader epochs of offsets are not reported", "OFF-01", answer=reported("committed_leader_epoch", -1), versions="5+"),
     Lie("no-offset-is-0", OFFSETS, "where nothing is committed the offset is 0", "OFF-02 GAD-04 OFF-16", answer=reported("committed_offset", {-1: 0})),
     Lie("no-offset-is-unknown", OFFSETS, "where nothing is committed the partition is unknown", "OFF-02", answer=both(*(put(path + "error_code", E.UNKNOWN_TOPIC_OR_PARTITION, where=lambda p: p.committed_offset < 0) for path in REPORTED))),
@@ -141,7 +141,7 @@ LIES = [
     Lie("commit-of-unknown-topic", COMMIT, "an unknown topic or partition bears no error", "OFF-03 OFF-19", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0, E.UNKNOWN_TOPIC_ID, 0)),
     Lie("commit-error-for-all", COMMIT, "one partition's error is given for all", "OFF-03 OFF-04", answer=shared("topics.partitions")),
     Lie("commit-metadata-too-large", COMMIT, "OFFSET_METADATA_TOO_LARGE is reported as no error", "OFF-04", answer=errors(E.OFFSET_METADATA_TOO_LARGE, 0)),
-    Lie("commit-without-metadata", COMMIT, "metadata are not kept", "OFF-01 OFF-12", ask=put("topics.partitions.committed_metadata", "")),
+    Lie("commit-without-metadata", COMMIT, "metadata are not kept", "OFF-01", ask=put("topics.partitions.committed_metadata", "")),
     Lie("commit-without-epoch", COMMIT, "leader epochs are not kept", "OFF-01", ask=put("topics.partitions.committed_leader_epoch", -1), versions="6+"),
     Lie("commit-generation-unchecked", COMMIT, "ILLEGAL_GENERATION is reported as no error", "OFF-08 GRP-12 OFF-07 OFF-25", answer=errors(E.ILLEGAL_GENERATION, 0)),
     Lie("commit-generation-unknown-member", COMMIT, "ILLEGAL_GENERATION is reported as UNKNOWN_MEMBER_ID", "OFF-08 GRP-12", answer=errors(E.ILLEGAL_GENERATION, E.UNKNOWN_MEMBER_ID)),

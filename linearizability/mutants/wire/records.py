@@ -257,6 +257,7 @@ LIES = [
     Lie("append-time-missing", PRODUCE, "a LogAppendTime topic answers no append time", "ACK-10", answer=put(STORED + "log_append_time_ms", -1)),
     Lie("produce-without-log-start", PRODUCE, "the response has the log start offset -1", "ACK-13", answer=put(STORED + "log_start_offset", -1)),
     Lie("produce-log-start-0", PRODUCE, "the response has the log start offset 0 always", "ACK-13", answer=put(STORED + "log_start_offset", 0, where=fine)),
+    Lie("produce-log-start-0-before-v9", PRODUCE, "the response has the log start offset 0 always in older versions", "ACK-13", answer=put(STORED + "log_start_offset", 0, where=fine), versions="5-8"),
     Lie("produce-error-for-all", PRODUCE, "the first partition's error is given for all", "PRD-29", answer=shared("responses.partition_responses")),
     Lie("produce-topic-name-missing", PRODUCE, "topics are answered without name and id", "ACK-15", answer=both(put("responses.name", ""), put("responses.topic_id", lambda id: type(id)(int=0)))),
     Lie("produce-answers-turned", PRODUCE, "partitions are answered in the reverse order", "", answer=turned("responses.partition_responses"), unseen="clients look answers up by topic and partition, and Kafka promises no order"),

@@ -101,6 +101,7 @@ LIES = [
     Lie("denied-topic-unknown", "Metadata", "TOPIC_AUTHORIZATION_FAILED is reported as UNKNOWN_TOPIC_OR_PARTITION", "ACL-05 ACL-61 ACL-68", answer=errors(E.TOPIC_AUTHORIZATION_FAILED, E.UNKNOWN_TOPIC_OR_PARTITION)),
     Lie("denied-topic-named", "Metadata", "a topic that is hidden has a name", "ACL-61", answer=put("topics.name", "a-name", lambda topic: topic.error_code == E.TOPIC_AUTHORIZATION_FAILED), versions="12+"),
     Lie("all-operations-authorized", "Metadata", "every operation is reported as authorized", "ACL-62", answer=put("topics.topic_authorized_operations", ALL_OPERATIONS), versions="8+"),
+    Lie("describe-not-authorized", "Metadata", "DESCRIBE is never reported as authorized", "ACL-62", answer=put("topics.topic_authorized_operations", lambda bits: bits & ~(1 << Operation.DESCRIBE)), versions="8+"),
     Lie("denied-group-joined", "JoinGroup", "GROUP_AUTHORIZATION_FAILED is reported as no error", "ACL-12", answer=errors(E.GROUP_AUTHORIZATION_FAILED, 0)),
     Lie("denied-partition-added", "AddPartitionsToTxn", "OPERATION_NOT_ATTEMPTED is reported as no error", "ACL-59 TXN-09", answer=errors(E.OPERATION_NOT_ATTEMPTED, 0)),
     Lie("hidden-configs-unmentioned", "CreateTopics", "that configurations are hidden is not reported", "ACL-67", answer=put("topics.topic_config_error_code", 0), versions="5+"),

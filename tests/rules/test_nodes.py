@@ -36,6 +36,36 @@ def test_a_replica_holds_what_lies_below_its_own_high_watermark(other: str, cont
     assert ("replica-divergence" in judgement.anomalies) == (verdict == "invalid")
 
 
+FAULT = "! [-2 -2] fault name=kill node=2\n! [{healed} {healed}] heal name=kill node=2\n"
+
+
+@pytest.mark.parametrize(
+    ("other", "healed", "contract", "verdict"),
+    [
+        ("high_watermark=0", 35, {}, "invalid"),
+        ("high_watermark=-1", 35, {}, "invalid"),
+        ("high_watermark=1 1@0/0", 35, {}, "invalid"),
+        ("high_watermark=0", -1, {}, "valid"),  # it may have fallen behind again when the records came
+        ("high_watermark=1 1@0/0", 12, {}, "valid"),
+        ("high_watermark=0", 100, {}, "valid"),  # the digest was taken before the last fault was over
+        ("high_watermark=0", 47, {"acks": "1"}, "invalid"),  # they were read
+        ("high_watermark=0", 35, {"acks": "1"}, "valid"),
+        ("high_watermark=0", 35, {"cleanup": "delete"}, "valid"),  # they may have expired
+        ("high_watermark=1 1@0/0", 35, {"cleanup": "delete"}, "invalid"),
+        ("high_watermark=1 1@0/0", 35, {"cleanup": "compact"}, "valid"),
+    ],
+)
+def test_a_replica_in_sync_holds_what_was_promised_before(
+    other: str, healed: int, contract: dict, verdict: str
+) -> None:
+    """Its own high watermark may be an old one; that it holds nothing beyond proves nothing."""
+    text = FAULT.format(healed=healed) + SENT + BOTH + f"9 replica t-0 node=2 {other}"
+    judgement = judge_history(history(text, {"bound_after_healing_ms": 10_000} | contract))
+    assert judgement.verdict == verdict, judgement.to_json()
+    is_permitted = "cleanup" in contract and contract["cleanup"] == "compact"
+    assert ("replica-divergence" in judgement.anomalies) == (verdict == "invalid" or is_permitted)
+
+
 @pytest.mark.parametrize(("other", "verdict"), [("1@0/0", "valid"), ("1@0/0 3@1/0", "invalid"), ("2@1/1", "invalid")])
 def test_a_compacted_replica_may_lack_records_and_holds_no_others(other: str, verdict: str) -> None:
     text = SENT + BOTH + f"9 replica t-0 node=2 high_watermark=2 {other}"

@@ -18,9 +18,13 @@ from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.excusing import TRANSACTIONS, at_slots, eras, explained, permits_loss, sent_at
 from linearizability.rules.partition import Array, Mask, PartitionHistory
 from linearizability.rules.retention import log_starts
-from linearizability.rules.rule import Context
+from linearizability.rules.rule import UNPROVEN, Context
 
 ACKS_BELOW_ALL = "acks below all acknowledge before the in-sync replicas have the record"
+READ_OF_TOO_FEW = (
+    f"{UNPROVEN}how many replicas were in sync when the record was read: below min.insync.replicas acks=all is refused, and with "
+    "lower acks a loss of power on the only one may take what was read (before KIP-966)"
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Loss:
     lost: Mask
     vanished: Mask
     """Lost although a poll had returned it before: the final read no longer did."""
+    revoked: Mask
+    """Vanished, and read before a final read began that did not return it: what is given to consumers is committed."""
     unseen: Mask
     doubtful: Mask
     """Unseen ones that a read passed, when they may have expired or not."""
@@ -62,7 +68,8 @@ def _losses(partition: PartitionHistory, context: Context) -> Loss:
             & (partition.append_slot <= partition.observation_slot[~partition.jumping].max(initial=-1))
         )
         absent_at[passed] = _passed_at(partition)[partition.append_slot[passed]]
-    lost, vanished, drained = passed.copy(), np.zeros(len(appends), bool), np.zeros(len(appends), bool)
+    lost, (vanished, revoked, drained) = passed.copy(), np.zeros((3, len(appends)), bool)
+    first_read = _first_read(partition)
     drained_at, behind_end, drain = np.full(len(appends), NEVER), np.zeros(len(appends), bool), -1
     for number in np.flatnonzero(complete_drains(partition)):
         row = partition.drains.where(np.arange(len(partition.drains)) == number)
@@ -78,6 +85,7 @@ def _losses(partition: PartitionHistory, context: Context) -> Loss:
         if row.flag(Flag.READ_COMMITTED)[0]:
             behind_end |= due & ~returned & (_places(partition) >= int(row.offset[0]))
         vanished |= due & ~returned & partition.read
+        revoked |= due & ~returned & (first_read < row.invoked)
         drained |= due
         drain = int(row.operation[0])
     absent_at, undelivered = np.minimum(absent_at, drained_at), drained_at < NEVER
@@ -94,7 +102,17 @@ def _losses(partition: PartitionHistory, context: Context) -> Loss:
         missing &= ~expired
     only_sure = appends.outcome == Outcome.OK
     unseen = (missing & only_sure & ~lost & ~drained) | doubtful
-    return Loss(lost, vanished & lost, unseen, doubtful, absent_at, passed, drained_at, behind_end, drain)
+    return Loss(
+        lost, vanished & lost, revoked & lost, unseen, doubtful, absent_at, passed, drained_at, behind_end, drain
+    )
+
+
+def _first_read(partition: PartitionHistory) -> Array:
+    """For each append when the first poll ended that returned its record; NEVER where none did."""
+    first = np.full(len(partition.appends), NEVER)
+    known = np.flatnonzero(partition.writer >= 0)
+    np.minimum.at(first, partition.writer[known], partition.observations.completed[known])
+    return first
 
 
 def _passed_at(partition: PartitionHistory, after: int = -NEVER - 1) -> Array:
@@ -201,7 +219,10 @@ def permitted_loss(partition: PartitionHistory, context: Context, indices: Array
         reasons[doubled] = _taken_for_another(partition, context, indices[doubled])
     if context.contract.cleanup == "compact":
         reasons = np.where(reasons == "", "compaction keeps only the last record of each key", reasons)
-    return np.where(appends.flag(Flag.ACKS_ALL)[indices], reasons, ACKS_BELOW_ALL).astype(str)
+    careful, loss = appends.flag(Flag.ACKS_ALL)[indices], losses(partition, context)
+    revoked = ~careful & loss.revoked[indices]
+    reasons[revoked & (reasons == "") & (context.faults_at < loss.drained_at[indices])] = READ_OF_TOO_FEW
+    return np.where(careful | revoked, reasons, ACKS_BELOW_ALL).astype(str)
 
 
 def _taken_for_another(partition: PartitionHistory, context: Context, rows: Array) -> Array:

@@ -39,9 +39,11 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 RULE = Rule(
     id="lost-write",
     definition="A record was acknowledged, and a read that must have come across it did not return it.",
-    promise="Violation for acks=all. Permitted for lower acks, under unclean elections, where an excuse covers the record (power "
-    "lost, and min.insync.replicas replicas in doubt at once), and where compaction or retention removed it. A transaction of "
-    "unknown outcome counts as acknowledged once a reader of committed records was given any record of it.",
+    promise="Violation for acks=all, and for lower acks where a poll had returned the record before a final read began that did "
+    "not: what consumers are given is committed. After a fault that is unknown. Permitted for what lower acks acknowledged and "
+    "no poll returned, under unclean elections, where an excuse covers the record (power lost, and min.insync.replicas replicas "
+    "in doubt at once), and where compaction or retention removed it. A transaction of unknown outcome counts as acknowledged "
+    "once a reader of committed records was given any record of it.",
     source="Kafka documentation, design: replication and message delivery semantics; requirement HIS-01",
     needs="acknowledged offsets; consumers that begin at the log start, and do not seek beyond; best a final drain",
     cost="linear",

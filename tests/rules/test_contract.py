@@ -246,3 +246,34 @@ def test_a_transaction_lasts_until_its_last_poll() -> None:
     )
     judgement = judge_history(stepwise)
     assert not G1C & set(judgement.anomalies) and not stepwise.defects, judgement.to_json()
+
+
+@pytest.mark.parametrize(
+    ("acks", "read", "extra", "contract", "verdict"),
+    [
+        ("1", "2 [20 30] poll t-0:1@0", "", {}, "invalid"),
+        ("0", "2 [20 30] poll t-0:1@0", "", {}, "invalid"),
+        ("1", "2 [20 50] poll t-0:1@0", "", {}, "valid"),  # it may have been committed after the final read
+        ("1", "2 [20 30] poll u-0:9@9", "", {}, "valid"),
+        ("1", "2 [20 30] poll t-0:1@0", "! [25 25] fault name=kill node=1", {}, "unknown"),
+        ("1", "2 [20 30] poll t-0:1@0", "! [95 95] fault name=kill node=1", {}, "invalid"),
+        ("1", "2 [20 30] poll t-0:1@0", "! [5 5] excuse number=1 cause=power-loss keys=t-0 nodes=1,2", {}, "valid"),
+        ("1", "2 [20 30] poll t-0:1@0", "! [5 5] excuse number=1 cause=power-loss keys=t-1 nodes=1,2", {}, "invalid"),
+        ("1", "2 [20 30] poll t-0:1@0", "", {"unclean_election": True}, "valid"),
+    ],
+)
+def test_what_was_read_is_kept_whatever_the_acks(
+    acks: str, read: str, extra: str, contract: dict[str, Any], verdict: str
+) -> None:
+    """The record is not in the final read of its partition."""
+    text = f"""
+        {extra}
+        0 [0 10] send t-0:1@0 acks={acks}
+        1 [0 10] send u-0:9@9
+        {read}
+        3 [32 35] poll u-0:9@9
+        4 [40 90] drain t-0 start=0 end=0 position=0
+    """
+    given = {"bound_after_healing_ms": 10_000} | contract
+    judgement = judge_history(history(text, given))
+    assert judgement.verdict == verdict, judgement.to_json()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -23,7 +24,11 @@ class FlushThreads:
         self._threads = ThreadPoolExecutor(MOST_FLUSHES, "flush")
 
     def run(self, flush: PendingFlush) -> None:
-        """Wait for the disk in a thread. Errors: OSError, where the files cannot be opened."""
+        """Wait for the disk in a thread. Errors: OSError, where the files cannot be opened, or no thread can be started.
+
+        Whatever else ends the wait is a failure of the disk, too: a flush of which no end was reported would be under way for
+        ever, and its log would never be flushed again.
+        """
         waits = flush.waits()
 
         def wait() -> None:
@@ -32,10 +37,15 @@ class FlushThreads:
                 run_in_turn(waits)
             except OSError as found:
                 error = found
+            except BaseException as found:
+                error = OSError(errno.EIO, f"a flush ended with {found!r}")
             with suppress(RuntimeError):  # the loop has ended, and with it what waits for this
                 self._loop.call_soon_threadsafe(self._let_node, lambda: flush.finish(error))
 
-        self._threads.submit(wait)
+        try:
+            self._threads.submit(wait)
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, str(error)) from error
 
     def close(self) -> None:
         """Wait for the flushes that have begun; their end is not reported any more."""

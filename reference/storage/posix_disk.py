@@ -111,9 +111,7 @@ class PosixFile:
         descriptor = self.opened().descriptor
         self._writes += 1
         try:
-            written = write_at(descriptor, data, size)
-            while written < length:
-                written += write_at(descriptor, memoryview(data)[written:], size + written)
+            _write_all(descriptor, data, size)
         except OSError as error:
             self._disk.failed(error)
             # Half a batch at the end would be in the way of the next append: recovery cuts a log at the first batch
@@ -128,11 +126,10 @@ class PosixFile:
 
     def rewrite(self, position: int, data: Buffer) -> None:
         """See `File`."""
-        opened, written = self.opened(), 0
+        opened = self.opened()
         self._writes += 1
         with self._disk.noticed():
-            while written < len(data):
-                written += write_at(opened.descriptor, memoryview(data)[written:], position + written)
+            _write_all(opened.descriptor, data, position)
 
     def truncate(self, size: int) -> None:
         """See `File`."""
@@ -149,6 +146,14 @@ class PosixFile:
     def _flushed_by(self, opened: OpenFile, writes: int) -> None:
         opened.flush()
         self._durable = max(self._durable, writes)
+
+
+def _write_all(descriptor: int, data: Buffer, position: int) -> None:
+    """Write all bytes, though the system may take a part at a time: where the disk fills up at the border of two pages, also of a
+    few bytes. Errors: OSError."""
+    written = write_at(descriptor, data, position)
+    while written < len(data):
+        written += write_at(descriptor, memoryview(data)[written:], position + written)
 
 
 def another_file(path: Path) -> FileNotFoundError:
@@ -246,7 +251,7 @@ class PosixMappedFile:
         """See `MappedFile`."""
         # Storing through the map would kill the process (SIGBUS) where the disk is full.
         with self._disk.noticed():
-            write_at(self._open(), data, position)
+            _write_all(self._open(), data, position)
         if self._has_zeros:
             self._forget_map()
         elif self._is_copy and self._map is not None:

@@ -14,6 +14,7 @@ import pytest
 from reference.protocol.primitives import TimestampMs
 from reference.runtime.flush_threads import FlushThreads
 from reference.storage.config import LogConfig
+from reference.storage.errors import StorageError
 from reference.storage.log import Log
 from reference.storage.log_directory import LogDirectory
 from reference.storage.posix_disk import PosixDisk
@@ -75,3 +76,25 @@ def test_a_failure_in_a_thread_is_the_disks(tmp_path: Path, monkeypatch: pytest.
     log = flush_closed_segment(tmp_path, lambda log: not log.is_flushing, disk)
     assert log.recovery_point == 0
     assert disk.failure is not None and disk.failure.errno == errno.EIO
+
+
+def test_any_other_end_of_a_flush_is_the_disks_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fdatasync(descriptor: int) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    disk = PosixDisk()
+    log = flush_closed_segment(tmp_path, lambda log: not log.is_flushing, disk)
+    assert log.recovery_point == 0
+    assert disk.failure is not None and "MemoryError" in str(disk.failure)
+
+
+def test_a_thread_that_cannot_be_started_is_an_error_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(StorageError, match="can't start new thread"):
+        flush_closed_segment(tmp_path, lambda log: not log.is_flushing)

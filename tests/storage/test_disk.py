@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reference.protocol.primitives import Buffer
 from reference.runtime.folders import run_side_by_side
+from reference.storage import posix_disk
 from reference.storage.disk import Disk
 from reference.storage.making_durable import MOST_POSTPONED
 from reference.storage.posix_disk import PosixDisk
@@ -300,3 +302,43 @@ def test_a_hole_is_read_on_a_full_file_system_in_memory(tmp_path: Path) -> None:
         assert (read.returncode, read.stdout) == (0, f"7 0\n{ord('x')} {1 << 20}\n"), read.stderr
     finally:
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
+
+
+@pytest.mark.parametrize("limit", [1, 5, 11])
+def test_what_the_system_takes_in_parts_is_written_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    def pwrite(descriptor: int, data: Buffer, position: int) -> int:
+        return os.pwrite(descriptor, bytes(data)[:limit], position)
+
+    monkeypatch.setattr(posix_disk, "write_at", pwrite)
+    disk, entry = PosixDisk(), b"twelve bytes"
+    file, index = disk.open_file(tmp_path / "log"), disk.map_file(tmp_path / "index")
+    file.append(entry)
+    file.append(entry)
+    file.rewrite(0, entry[::-1])
+    index.resize(24)
+    index.write_at(12, entry)
+    assert disk.read_file(tmp_path / "log") == entry[::-1] + entry
+    assert disk.read_file(tmp_path / "index") == bytes(12) + entry
+
+
+def test_an_index_entry_of_which_the_disk_takes_a_part_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full behind the page in which the entry begins."""
+
+    def pwrite(descriptor: int, data: Buffer, position: int) -> int:
+        room = 4096 - position
+        if room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.pwrite(descriptor, bytes(data)[:room], position)
+
+    monkeypatch.setattr(posix_disk, "write_at", pwrite)
+    disk = PosixDisk()
+    index = disk.map_file(tmp_path / "index")
+    index.resize(1 << 20)
+    index.write_at(4080, b"twelve bytes")
+    with pytest.raises(OSError, match="No space left"):
+        index.write_at(4092, b"twelve bytes")
+    assert disk.failure is not None and disk.failure.errno == errno.ENOSPC

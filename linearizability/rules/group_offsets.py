@@ -163,7 +163,12 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
         highest = int(accepted.offset.max())
         offsets = partition.slot_offset
         first = _first_that_binds(accepted) if np.isin(group, partition.groups_from_end) else None
-        began = offsets[partition.observation_slot[mine]].min() if first is None else first.offset.min(initial=NEVER)
+        if first is not None:
+            began = first.offset.min(initial=NEVER)
+        elif _begins_at_start(partition, context, int(group), mine):
+            began = 0
+        else:
+            began = offsets[partition.observation_slot[mine]].min()
         wrong = np.flatnonzero(required & ~given & (offsets < highest) & (offsets >= began))
         by = accepted.operation[int(accepted.offset.argmax())]
 
@@ -202,6 +207,16 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             return reasons.astype(str)
 
         yield from found(PAST.id, partition, wrong, witness, permitted)
+
+
+def _begins_at_start(partition: PartitionHistory, context: Context, group: int, mine: Array) -> bool:
+    """Whether a member was given a record before any commit of the group was asked for: it had no offset to begin at, and so
+    began at the log start (`auto.offset.reset=earliest`). Where records may leave the log that lies anywhere."""
+    commits, observations = partition.rows(Kind.COMMIT), partition.observations
+    asked = commits.invoked[commits.group == group].min(initial=NEVER)
+    return (
+        context.contract.cleanup == "keep" and context.is_timed and bool((observations.completed[mine] < asked).any())
+    )
 
 
 def _first_that_binds(accepted: Rows) -> Rows:
@@ -262,7 +277,8 @@ PAST = Rule(
     definition="A group's committed offset is beyond a record that no poll of the group's members returned.",
     promise="Violation of at-least-once delivery by broker or client, unless a member used seek, compaction or retention "
     "removed the record, or the contract permits its loss; retention is judged as by poll-skip. "
-    "A group is judged from the lowest offset that its polls returned. One whose members begin at the log end "
+    "A group whose members were given a record before any commit is judged from the log start if nothing may leave the log, and "
+    "another one from the lowest offset that its polls returned. One whose members begin at the log end "
     "(`auto.offset.reset=latest`) is judged from its first commit, and as long as the log does not begin beyond that.",
     source="Kafka documentation, message delivery semantics; requirement HIS-10",
     needs="polls of consumers whose group is known, and commits",

@@ -177,3 +177,33 @@ def test_who_had_joined_before_is_of_the_former_group() -> None:
     assert judged(lines.format("")).verdict == "invalid"
     assert judged(lines.format("1 [64 65] assign t-0 group=g generation=1 member=a")).verdict == "unknown"
     assert judged(lines.format("1 [64 65] assign group=g")).verdict == "invalid"
+
+
+# -- from the log's start --------------------------------------------------------------------------------------------------
+
+HEAD_PASSED = """
+    {}
+    1 assign t-0 group=g generation=1 member=a
+    1 [100 105] poll t-0:2@2 t-0:3@3
+    1 [150 155] commit g t-0@4 generation=1 member=a
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "contract", "verdict"),
+    [
+        ("", {}, "invalid"),
+        ("2 [90 95] commit g t-0@2 info", {}, "valid"),  # it may have been there to begin at
+        ("2 [102 103] commit g t-0@2", {}, "valid"),
+        ("2 [110 115] commit g t-0@2", {}, "invalid"),
+        ("1 [80 85] seek t-0", {}, "valid"),
+        ("", FROM_END, "valid"),
+        ("", {"cleanup": "delete"}, "valid"),  # the log may have begun there
+        ("! [5 5] excuse number=1 cause=power-loss keys=t-0 nodes=1,2", {}, "valid"),
+        ("! [5 5] excuse number=1 cause=power-loss keys=u-0 nodes=1,2", {}, "invalid"),
+    ],
+)
+def test_a_group_without_an_offset_begins_at_the_log_start(before: str, contract: dict[str, Any], verdict: str) -> None:
+    judgement = judged(HEAD_PASSED.format(before), contract)
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert verdict == "valid" or judgement.anomalies["commit-past-undelivered"] == 2

@@ -19,6 +19,7 @@ from conformance.requirement import Requirement, version_key
 from conformance.results import TargetRecord
 from conformance.subject import Subject
 from conformance.target_profile import TargetProfile
+from conformance.waits import RETURN, Waits
 from conformance.wire import Failed, Unreachable, Unreadable
 from linearizability.client.requests import delete_topics_request
 from linearizability.targets.contract import OF_LISTENERS
@@ -63,6 +64,8 @@ class Host:
     starts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     """The numbers of the starts, of all hosts together."""
     stack: ExitStack = field(default_factory=ExitStack)
+    waits: Waits = field(default_factory=Waits)
+    """The present waits of the run, all hosts together."""
     unheeded: set[str] = field(default_factory=set[str])
     """Configurations that the target was started with and does not honour."""
 
@@ -144,7 +147,9 @@ class Host:
             else:
                 look_again(subject, self.profile)
         except Unreachable as error:
-            raise TargetBroke(f"the target takes no connection: {error}") from error
+            if not self.record.not_revived:
+                raise TargetBroke(f"the target takes no connection: {error}") from error
+            self.subject = None
         if self.subject is None:
             raise TargetBroke(f"the target ended while the suite probed its APIs: {self.record.not_revived[-1]}")
         if not subject.kafka_version:
@@ -243,7 +248,8 @@ class Host:
             return False  # a start from nothing has failed before
         target = self.subject.target
         try:
-            target.revive()
+            with self.waits.during(RETURN):
+                target.revive()
             self.subject.bootstrap = addresses(target.bootstrap)
         except (TargetError, OSError, ValueError) as error:
             return self.start_again(f"{type(error).__name__}: {error}")

@@ -78,11 +78,15 @@ RECORD = Requirement(
 )
 
 
+class Gone(Unreachable):
+    """The target has ended and was not brought back: nothing more can be probed."""
+
+
 def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] | None = None) -> TargetProfile:
     """Probe the target and return its profile. The subject has it from the start, so that later probes use earlier results.
 
-    `revive` restarts a target that has ended, and returns whether it answers. Errors: Unreachable where no bootstrap address
-    accepts a connection.
+    `revive` restarts a target that has ended, and returns whether it answers. Errors: Unreachable where the target accepts no
+    connection, or none any more.
     """
     profile = subject.profile = TargetProfile(given_topics=given_topics or [])
     prober = _Prober(subject, profile, revive)
@@ -129,14 +133,21 @@ class _Prober:
         """The result of a probe. Where it fails, records the capability as unknown and returns None."""
         try:
             return ask()
+        except Gone:
+            raise
         except Unreachable:
             if capability == "ApiVersions":
                 raise
             self.profile.unknown[capability] = "the target takes no connection any more"
         except (Failed, Skipped) as error:
             self.profile.unknown[capability] = printable(str(error))
-        self.revive()
+        self.bring_back()
         return None
+
+    def bring_back(self) -> None:
+        """Restart a target that has ended. Errors: Gone where it takes no connection then."""
+        if not self.revive() and not self._takes_connections():
+            raise Gone("it takes no connection any more")
 
     def broker(self) -> Broker:
         """A view of the target with its own deadline."""
@@ -152,7 +163,7 @@ class _Prober:
         for version in dict.fromkeys((first, 0, *NEWER)):
             self.profile.asked_in = version
             if failure and not self._takes_connections():
-                self.revive()
+                self.bring_back()
             try:
                 with self.broker() as broker:
                     answer = broker.eventually(
@@ -203,7 +214,7 @@ class _Prober:
                 if not seen:
                     return
                 self.profile.unserved.setdefault(name, {})[version] = printable(seen)
-                self.revive()
+                self.bring_back()
 
     def _unanswered(self, broker: Broker, name: str, version: int, topic: Topic) -> str:
         """What came instead of a response in this version; empty where it is readable and not UNSUPPORTED_VERSION."""
@@ -288,7 +299,7 @@ class _Prober:
                     continue
                 if broker.produce(topic, data, version=asked).error_code == ErrorCode.NONE:
                     self.profile.formats.append(magic)
-            self.revive()
+            self.bring_back()
 
     def fetch_wait(self, topic: Topic) -> None:
         """Record the least max_wait_ms with which a fetch returns existing records."""
@@ -334,6 +345,8 @@ class _Prober:
                     if waited_s > SLOW_JOIN_S and self._one_generation(broker, SHORT_SESSION_MS) > GROWS * waited_s:
                         self.profile.session_ms = SHORT_SESSION_MS
                     return
+                except Unreachable:  # nothing was sent
+                    raise
                 except Misbehaved as error:
                     last = broker.recorder.exchanges[-1]
                     name = APIS[last.api_key].name if last.api_key in APIS else ""
@@ -341,7 +354,7 @@ class _Prober:
                         raise
                     seen = last.outcome if isinstance(error, NoAnswer) else str(error)
                     self.profile.unserved.setdefault(name, {})[last.version] = printable(seen)
-            self.revive()
+            self.bring_back()
         raise Failed(f"no member completed its first generation in {GROUP_ATTEMPTS} attempts")
 
     def _one_generation(self, broker: Broker, session_ms: int) -> float:

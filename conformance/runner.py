@@ -96,7 +96,7 @@ def run(chosen: Plan) -> Run:
     broke = ""
     with (chosen.folder / STREAM_NAME).open("wb", buffering=0) as stream:
         add = _Collector(chosen, report, stream).add
-        session = Session(host, chosen.entries, chosen.jobs, add, starts=chosen.starts)
+        session = Session(host, chosen.entries, chosen.jobs, add, starts=chosen.starts, waits=host.waits)
         waiting: AbstractContextManager[None] = nullcontext()
         if chosen.listener:
             session.starting, session.judging = chosen.listener.starting, chosen.listener.judging

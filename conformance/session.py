@@ -479,20 +479,14 @@ class Session:
         """Restart the target after a crash. Errors: TargetBroke where it cannot be; running requirements are settled first."""
         self.deaths += 1
         self.last.clear()
-        with self.waits.during(START):
-            revived = self.deaths <= DEATHS and self.host.revive()
-        if revived:
+        if self.deaths <= DEATHS and self.host.revive():
             self.host.open_group = group
             return
-        open_ones = [entry for entry in suspects if entry.requirement.id in seen]
-        for entry in open_ones:
-            judgement = seen[entry.requirement.id]
-            if len(open_ones) == 1 and judgement.verdict is Verdict.FAIL and not entry.requirement.needs.hooks:
-                self._fail_by_death(entry, judgement, how)
-            else:
-                reason = "the target ended during it or shortly before, and cannot be brought back"
-                update = {"verdict": Verdict.NOT_JUDGED, "reason": reason, "died": how}
-                self._settle(entry, judgement.model_copy(update=update))
+        # nothing is asked a second time: whether one of them ended the target, or somebody else did, stays open
+        for entry in [entry for entry in suspects if entry.requirement.id in seen]:
+            reason = "the target ended during it or shortly before, and cannot be brought back"
+            update = {"verdict": Verdict.NOT_JUDGED, "reason": reason, "died": how}
+            self._settle(entry, seen[entry.requirement.id].model_copy(update=update))
         names = ", ".join(entry.requirement.id for entry in suspects[-3:])
         if self.deaths > DEATHS:
             raise TargetBroke(f"the target has ended {self.deaths} times")

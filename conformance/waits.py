@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 LOOK_S = 1.0
 """The interval at which a listener gets the run's waits."""
 START = "a start of the target"
+RETURN = "the target, which does not answer, to come back"
 NAMED = 6
 """The most waits in one line."""
 
@@ -21,7 +22,7 @@ class Wait:
     """One present wait."""
 
     what: str
-    """The id of a requirement, or `START`."""
+    """The id of a requirement, `START` or `RETURN`."""
     seconds: float
 
     def __str__(self) -> str:

@@ -14,6 +14,8 @@ from conformance.host import Host, TargetBroke, addresses
 from conformance.plan import Group
 from conformance.results import TargetRecord
 from conformance.subject import Subject
+from conformance.waits import RETURN
+from linearizability.targets.errors import TargetError
 from tests.conformance.parrot import Parrot
 
 FOR_EVER_S = 3600.0
@@ -76,3 +78,33 @@ def test_one_that_ends_at_the_first_questions_and_does_not_start_again(tmp_path:
     with pytest.raises(TargetBroke, match="did not start: No space left on device"):
         opening.prepare(Group({}))
     assert len(starts) == 2 and opening.subject is None
+
+
+@pytest.mark.parametrize("last_asked", ["Metadata", "CreateTopics", "Fetch", "DescribeConfigs", "JoinGroup"])
+def test_an_address_that_ends_at_a_probe_is_asked_nothing_more(
+    last_asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first request after which it does not come back is the last one, and the error says so in one sentence."""
+    monkeypatch.setattr(host, "ANSWERS_WITHIN_S", 0.1)
+    bird, waited = Parrot(), list[str]()
+
+    def end(*_: object) -> None:
+        bird.refuse()
+        raise ConnectionError
+
+    bird.answers[last_asked] = end
+
+    @contextmanager
+    def reach(spec: str, **_: object) -> Iterator[SimpleNamespace]:
+        def revive() -> None:
+            waited.extend(one.what for one in opening.waits.now())
+            raise TargetError("it did not answer again")
+
+        yield SimpleNamespace(bootstrap=bird.bootstrap, nodes=[SimpleNamespace(id=1)], revive=revive)
+
+    opening = Host(f"addr:{bird.bootstrap}", tmp_path, TargetRecord(spec="addr:bird"), open_target=reach)
+    with pytest.raises(
+        TargetBroke, match="ended while the suite probed its APIs: TargetError: it did not answer again"
+    ):
+        opening.prepare(Group({}))
+    assert waited == [RETURN] and len(opening.record.not_revived) == 1

@@ -128,7 +128,8 @@ def test_one_that_hurts_the_target_is_not_blamed_for_a_death_before_it(tmp_path:
     assert "none of them ends it alone" in report.unexplained_deaths[0]
 
 
-def test_without_a_way_back_the_rest_is_not_judged(tmp_path: Path) -> None:
+def test_without_a_way_back_the_rest_is_not_judged_and_nothing_is_accused(tmp_path: Path) -> None:
+    """Somebody else may have ended it: only asking once more could tell."""
     target = Mortal(restartable=False)
 
     def deadly(broker: Broker) -> None:
@@ -138,8 +139,9 @@ def test_without_a_way_back_the_rest_is_not_judged(tmp_path: Path) -> None:
 
     dangerous = entry("FRM-06", deadly)
     report = judged_on(target, tmp_path, dangerous, entry("FRM-07", asks), entry("PRD-01", asks))
-    assert verdicts(report) == {"FRM-06": Verdict.FAIL, "FRM-07": Verdict.NOT_JUDGED, "PRD-01": Verdict.PASS}
-    assert report.verdict is RunVerdict.FAIL
+    assert verdicts(report) == {"FRM-06": Verdict.NOT_JUDGED, "FRM-07": Verdict.NOT_JUDGED, "PRD-01": Verdict.PASS}
+    assert report.verdict is RunVerdict.UNKNOWN
+    assert "the target is gone since" in report.reason and "FRM-06" in report.reason
 
 
 def test_what_requires_a_failing_requirement_is_blocked_and_not_asked(

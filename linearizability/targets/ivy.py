@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
+from linearizability.extras import installing
 from linearizability.targets.java import java
 
 TIMEOUT_S = 900
@@ -148,6 +149,4 @@ def ivy_jar() -> Path:
         found = sorted(Path(place, "jars").glob("ivy-*.jar"))
         if found:
             return found[-1]
-    raise IvyError(
-        "PySpark, whose jars hold Apache Ivy, is not installed in this environment: pip install 'tidegauge[spark]'"
-    )
+    raise IvyError(f"PySpark, whose jars hold Apache Ivy, is not installed in this environment: {installing('spark')}")

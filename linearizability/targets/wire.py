@@ -85,7 +85,7 @@ class Wire:
             correlation, answer = decode_response(key, chosen, self._take(size, until))
         except (OSError, CodecError) as error:
             kind = WireClosed if isinstance(error, ConnectionResetError) else WireError
-            raise kind(f"{APIS[key].name}: {error or type(error).__name__}") from error
+            raise kind(f"{APIS[key].name}: {str(error) or type(error).__name__}") from error
         if correlation != number:
             raise WireError(f"{APIS[key].name}: the answer belongs to request {correlation}, not {number}")
         return answer

@@ -143,7 +143,7 @@ def trial(target: SecuredReference, context: ssl.SSLContext, results: Results) -
         outcome = client.run()
         results.outcomes[outcome] = results.outcomes.get(outcome, 0) + 1
     except (AssertionError, TimeoutError) as failure:
-        results.failures.append(f"{results.trials}: {failure or type(failure).__name__}")
+        results.failures.append(f"{results.trials}: {str(failure) or type(failure).__name__}")
     results.trials, results.flights = results.trials + 1, results.flights + client.flights
 
 

@@ -1,5 +1,6 @@
 """Secured brokers are reached by the properties of Kafka's own clients: TLS, SASL, and a clear error where that fails."""
 
+import re
 import sys
 
 import pytest
@@ -161,6 +162,22 @@ def test_a_way_that_is_barred_is_reported_with_its_reason(kafka, tmp_path, liste
     ):
         pass
     assert PASSWORD not in str(failed.value) and "wrong" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("SASL_PLAINTEXT", "PLAIN is refused: no mechanism is offered"),
+        ("SASL_SSL", r"does this listener speak TLS\?"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("spec", ["reference:1", pytest.param("kafka:4.3.1", marks=pytest.mark.kafka)])
+def test_a_listener_in_plaintext_is_told_from_a_secured_one(spec, protocol, said, tmp_path):
+    """No reason is empty."""
+    security = ClientSecurity.of({"security.protocol": protocol, "sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS})
+    with open_target(spec, folder=tmp_path / "plain") as plain, pytest.raises(TargetError) as failed:
+        open_target(f"addr:{plain.bootstrap}", folder=tmp_path, access=Access(security=security)).open()
+    assert re.search(said, str(failed.value)), failed.value
 
 
 def test_an_adapter_says_how_its_broker_is_secured(kafka, tmp_path):

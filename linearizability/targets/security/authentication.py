@@ -45,7 +45,12 @@ class Authentication:
         in_frames = versions.get(SaslHandshakeRequest.KEY, 0) >= 1
         shaken = await self._call(SaslHandshakeRequest(mechanism=self.name), int(in_frames))
         if shaken.error_code != ErrorCode.NONE:
-            raise SecurityError(f"{name_of(shaken.error_code)}: {self.name} is none of {', '.join(shaken.mechanisms)}")
+            offered = (
+                f"is none of {', '.join(shaken.mechanisms)}"
+                if shaken.mechanisms
+                else "is refused: no mechanism is offered"
+            )
+            raise SecurityError(f"{name_of(shaken.error_code)}: {self.name} {offered}")
         version = min(versions.get(SaslAuthenticateRequest.KEY, 0), SaslAuthenticateRequest.VERSIONS.highest)
         said: bytes | None = self.mechanism.first()
         lifetime_ms = 0

@@ -88,7 +88,9 @@ class Tunnels:
             raise SecurityError(f"{host}:{port}: the TLS handshake failed: {_reason(error)}") from error
         except (OSError, TimeoutError, UnicodeError) as error:
             doing = "connecting and the TLS handshake" if context else "connecting"
-            raise SecurityError(f"{host}:{port}: {doing} failed: {error or type(error).__name__}") from error
+            closed = "the connection was closed" + ("; does this listener speak TLS?" if context else "")
+            reason = str(error) or (closed if isinstance(error, ConnectionError) else type(error).__name__)
+            raise SecurityError(f"{host}:{port}: {doing} failed: {reason}") from error
         session = Session((reader, writer), self.security)
         try:
             await session.authenticate()

@@ -482,7 +482,7 @@ class Session:
         if self.deaths <= DEATHS and self.host.revive():
             self.host.open_group = group
             return
-        # nothing is asked a second time: whether one of them ended the target, or somebody else did, stays open
+        # nothing is judged a second time: whether one of them ended the target, or its owner did, stays open
         for entry in [entry for entry in suspects if entry.requirement.id in seen]:
             reason = "the target ended during it or shortly before, and cannot be brought back"
             update = {"verdict": Verdict.NOT_JUDGED, "reason": reason, "died": how}

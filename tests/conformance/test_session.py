@@ -129,7 +129,7 @@ def test_one_that_hurts_the_target_is_not_blamed_for_a_death_before_it(tmp_path:
 
 
 def test_without_a_way_back_the_rest_is_not_judged_and_nothing_is_accused(tmp_path: Path) -> None:
-    """Somebody else may have ended it: only asking once more could tell."""
+    """Its owner may have ended it: only a second judgement would show that."""
     target = Mortal(restartable=False)
 
     def deadly(broker: Broker) -> None:

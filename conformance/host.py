@@ -147,9 +147,9 @@ class Host:
             else:
                 look_again(subject, self.profile)
         except Unreachable as error:
-            if not self.record.not_revived:
-                raise TargetBroke(f"the target takes no connection: {error}") from error
-            self.subject = None
+            lost = self.record.not_revived[-1:]
+            how = f"ended while the suite probed its APIs: {lost[0]}" if lost else f"takes no connection: {error}"
+            raise TargetBroke(f"the target {how}") from error
         if self.subject is None:
             raise TargetBroke(f"the target ended while the suite probed its APIs: {self.record.not_revived[-1]}")
         if not subject.kafka_version:

@@ -44,6 +44,12 @@ def history_files(folder: Path) -> list[Path]:
     return []
 
 
+def folder_name(file: Path) -> str:
+    """The name of a run whose files declare none: its folder's, so that runs in several folders have several names."""
+    home = file.absolute().parent
+    return (home.parent if home.name == "history" else home).name or file.stem
+
+
 class NativeFile:
     """One process file, read once: iterate for record batches; `summary` is complete when the iteration ends."""
 
@@ -147,7 +153,7 @@ def read_run(paths: Iterable[Path], run: str = "", given: Contract = NOTHING_GIV
         first = defects[0] if defects else Defect(MISSING, "empty", run)
         raise HistoryError(first.file, first.line, first.text)
     streams = [NativeFile(path, run, given) for path in chosen]
-    history = history_of(run or streams[0].summary.run or chosen[0].stem, streams)
+    history = history_of(run or streams[0].summary.run or folder_name(chosen[0]), streams)
     history.defects = [*defects, *history.defects]
     return history
 

@@ -65,7 +65,9 @@ def sources_of(paths: Iterable[Path], form: str = "auto") -> Sources:
             if path.is_dir() and form not in IMPORTERS:
                 files = history_files(path)
                 if not files:
-                    raise HistoryError(path, 0, f"holds no {FILE_PATTERN}")
+                    inner = sum(1 for one in path.iterdir() if one.is_dir() and history_files(one))
+                    hint = f"; its folders do: '{path}/*' names {inner} of them" if inner else ""
+                    raise HistoryError(path, 0, f"holds no {FILE_PATTERN}{hint}")
                 runs["folder", str(path)] = files
                 continue
             chosen = detect(path) if form == "auto" else form

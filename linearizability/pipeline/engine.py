@@ -10,7 +10,7 @@ from pathlib import Path
 from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.files import Contradiction, HistoryError, size_of
 from linearizability.history.importers import IMPORTERS
-from linearizability.history.native import NativeFile, distinct_files
+from linearizability.history.native import NativeFile, distinct_files, folder_name
 from linearizability.history.reader import Sources, read_sources, sources_of
 from linearizability.history.store import Unread, is_store, read_runs, read_store
 from linearizability.history.streams import History, Stream, agreed
@@ -129,7 +129,7 @@ def _native(files: list[Path], given: Contract) -> Unread | None:
     if not chosen:
         return None  # reported when they are read
     sources = tuple(partial(_native_file, file.resolve(), given) for file in chosen)
-    return Unread(chosen[0].stem, sources, tuple(defects))
+    return Unread(folder_name(chosen[0]), sources, tuple(defects))
 
 
 def _native_file(file: Path, given: Contract) -> list[Stream]:

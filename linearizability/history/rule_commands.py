@@ -83,7 +83,11 @@ def watch(
     else:
         for defect in watched.defects:
             print(f"not read on: {defect}")
-        what = f"{found} anomalies" if found else "nothing was seen that only what is there can show"
+        what = (
+            f"{found} anomalies"
+            if found
+            else "no anomaly was seen of those that a part can prove (losses need the whole)"
+        )
         print(f"verdict: {summary['verdict']}: {what}; tidegauge history check {place} judges the whole")
     return 1 if found else 2
 

@@ -79,7 +79,9 @@ class Adapter(Target):
         except PermissionError as error:
             raise TargetError(f"{self.spec} could not be started: {error}; chmod +x makes it a program") from error
         except OSError as error:
-            raise TargetError(f"{self.spec} could not be started: {error}") from error
+            name = self.command[0]
+            hint = f"; ./{name} is here, and PATH has no {name}" if "/" not in name and Path(name).exists() else ""
+            raise TargetError(f"{self.spec} could not be started: {error}{hint}") from error
         described = self._ask(contract.Describe(id=0), contract.Description)
         self.description = described
         self.hooks = tuple(described.hooks)

@@ -134,6 +134,17 @@ def test_an_adapter_that_says_nothing_is_given_up(tmp_path, monkeypatch):
         pass
 
 
+def test_a_program_of_this_folder_needs_its_path(tmp_path, monkeypatch):
+    """As the shell has it: `tidegauge adapter new my-adapter` writes one that `exec:my-adapter` does not find."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-adapter").write_text("")
+    with (
+        pytest.raises(TargetError, match="; ./my-adapter is here"),
+        open_target("exec:my-adapter", folder=tmp_path / "x"),
+    ):
+        pass
+
+
 def test_a_file_that_is_no_program_is_named(tmp_path):
     (tmp_path / "adapter").write_text("#!/bin/sh\n")
     with pytest.raises(TargetError, match="chmod"), open_target(f"exec:{tmp_path}/adapter", folder=tmp_path):

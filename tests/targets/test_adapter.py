@@ -139,7 +139,7 @@ def test_a_program_of_this_folder_needs_its_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-adapter").write_text("")
     with (
-        pytest.raises(TargetError, match="; ./my-adapter is here"),
+        pytest.raises(TargetError, match=r"; \./my-adapter is here"),
         open_target("exec:my-adapter", folder=tmp_path / "x"),
     ):
         pass

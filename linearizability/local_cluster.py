@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from linearizability.targets.cluster import ClusterTarget, Member
 
 ENGINE_ERROR = 3
+LOOPBACK = "127.0.0.1"
 LOOK_EVERY_S = 1.0
 ANSWER_WITHIN_S = 2.0
 STOP_WITHIN_S = 40.0
@@ -207,6 +210,7 @@ def _open(target: ClusterTarget) -> None:
     """Start the nodes and wait until each knows every other. Errors: TargetError in one line, where a node ended why."""
     from linearizability.targets.target import TargetError
 
+    _expect_unserved(target)
     try:
         target.open()
     except TargetError as error:
@@ -220,6 +224,16 @@ def _open(target: ClusterTarget) -> None:
         raise
     for node in target.nodes:
         typer.echo(f"node {node.id} at {node.address}", err=True)
+
+
+def _expect_unserved(target: ClusterTarget) -> None:
+    """Errors: TargetError where a port of a node is served: that server would be taken for the node."""
+    from linearizability.targets.target import TargetError
+
+    first = target.first_port or 0
+    for port in range(first, first + target.size):
+        with suppress(OSError, OverflowError), socket.create_connection((LOOPBACK, port), ANSWER_WITHIN_S):
+            raise TargetError(f"{LOOPBACK}:{port} is served by another process: --port gives node 1 another one")
 
 
 def _stop(target: ClusterTarget) -> None:

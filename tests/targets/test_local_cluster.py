@@ -101,3 +101,14 @@ def test_what_cannot_be_is_said_in_a_line(options: list[str], reason: str, tmp_p
         done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     (line,) = done.stderr.splitlines()
     assert done.returncode == 3 and reason in line, line
+
+
+def test_a_port_that_another_process_serves_is_named(tmp_path: Path) -> None:
+    """A broker there would answer in the name of the node that cannot have it, and the command would show its topics."""
+    port = base_port()
+    with socket.create_server((HOST, port + 1)):
+        command = [*COMMAND, "--nodes", "2", "--port", str(port), "--folder", str(tmp_path / "c")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    (line,) = done.stderr.splitlines()
+    assert (done.returncode, done.stdout) == (3, "")
+    assert line == f"{HOST}:{port + 1} is served by another process: --port gives node 1 another one"

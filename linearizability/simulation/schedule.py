@@ -475,6 +475,8 @@ def read_schedule(path: Path, with_script: type[Schedule] = Schedule) -> Schedul
     try:
         value = json.loads(path.read_bytes(), object_hook=_with_names_of_today)
         form = with_script if isinstance(value, dict) and "script" in value else Schedule
+        if value == {}:
+            raise ValueError("it is empty")
         return form.model_validate(value)
     except OSError as error:
         raise BadSchedule(f"{path}: {error.strerror or error}") from error

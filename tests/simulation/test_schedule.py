@@ -72,6 +72,7 @@ def test_a_plan_in_words_names_the_node_of_each_role():
     [
         ("", "no schedule"),
         ("{}[", "no schedule"),
+        ("{}", "no schedule: it is empty"),
         ('{"format": "tidegauge-schedule/2"}', "format"),
         ('{"faults": [{"at_ms": 1, "kind": "meteor"}]}', "faults.0.kind"),
         ('{"faults": [{"at_ms": -1, "kind": "crash"}]}', "faults.0.at_ms"),

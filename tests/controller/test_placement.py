@@ -64,7 +64,9 @@ def test_replicas_differ_and_the_first_serves(
 def test_each_rack_has_a_replica_before_one_has_two(seed: int, replication: int) -> None:
     cluster = cluster_of(["a", "a", "b", "b", "c", "c"])
     racks = {each.id: each.rack for each in cluster.image.brokers.values()}
-    for replicas in place_replicas(cluster.image, 12, replication, random.Random(seed)):
+    placed = place_replicas(cluster.image, 12, replication, random.Random(seed))
+    assert len(placed) == 12
+    for replicas in placed:
         assert len({racks[each] for each in replicas}) == replication
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from linearizability.client.group_member import decode_assignment, encode_assignment, encode_subscription
 from linearizability.simulation.drawing import draw
+from linearizability.simulation.drawing_rare import EVERY, FROM
 from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import Fault, Member, Producer, Schedule, Topic
 from linearizability.simulation.sharing import shares
@@ -108,10 +109,15 @@ def test_another_coordinator_takes_over_with_all_that_was_committed():
     assert counts["fault cut"] and counts["answer FindCoordinator NONE"] > 2
 
 
+def test_a_lone_node_loses_power_in_rare_schedules_only():
+    """Most schedules with groups kill it instead, since it may forget generations."""
+    kinds = [fault.kind for seed in range(100) if seed % EVERY < FROM for fault in draw(seed, None, 1, "groups").faults]
+    assert "crash" in kinds and "power-loss" not in kinds
+
+
 def test_a_drawn_run():
     drawn = draw(7, None, 1, "groups")
     assert drawn.has_groups and not drawn.always_flushed
-    assert all(fault.kind != "power-loss" for fault in drawn.faults), "a lone node may not forget generations"
     outcome, _ = run_schedule(drawn)
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
 

@@ -19,6 +19,7 @@ def explained(name: str) -> dict:
 
 @pytest.mark.parametrize("book", BOOKS)
 def test_every_step_of_every_book_has_a_definition(book: str) -> None:
+    assert steps_of(book)
     for name in steps_of(book):
         steps = [step for step in steps_called(name) if step.book == book]
         assert steps and len({step.module for step in steps}) == len(steps)

@@ -66,14 +66,16 @@ def test_there_is_a_mutant_for_each_kind_of_change() -> None:
 @pytest.mark.parametrize("folder", MUTATED)
 def test_a_mutant_differs_from_its_module_in_one_place(folder: str) -> None:
     clean = definitions_in(folder)
-    for mutant in all_mutants().values():
-        if mutant.folder != folder:
-            continue
+    mutants = [mutant for mutant in all_mutants().values() if mutant.folder == folder]
+    assert mutants
+    for mutant in mutants:
         changed = definitions_of(mutant.module, mutant.text())
         others = {name for name in clean if name != mutant.definition and clean[name].module == mutant.module}
         assert all(
             clean[name].body.of(clean[name].text) == changed[name].body.of(changed[name].text) for name in others
         )
+        was, becomes = clean[mutant.definition], changed[mutant.definition]
+        assert was.body.of(was.text) != becomes.body.of(becomes.text), mutant.name
         assert mutant.was != mutant.becomes
 
 

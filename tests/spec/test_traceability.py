@@ -107,6 +107,7 @@ def test_every_method_of_replication_is_called_in_the_broker_or_says_that_it_is_
 
 
 def test_marked_tests_are_found_where_they_stand() -> None:
+    assert {book for book, _ in marked_tests()} >= {"replication", "quorum", "transactions", "groups"}
     for tests in marked_tests().values():
         for test in tests:
             file, _, name = test.partition("::")

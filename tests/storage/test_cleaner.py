@@ -153,9 +153,10 @@ def test_a_compaction_in_the_middle_ends_with_its_log(end: str, monkeypatch: pyt
     made = cleaning(disk)
     log = dirty(made, "a")
     run(made, NOW, 6)
-    assert names(log, ".log.cleaned")
+    assert names(log, ".log.cleaned") and made.cleaner.works_on(("a", 0))
     if end == "delete":
         made.delete(("a", 0), NOW)
+        assert not made.cleaner.works_on(("a", 0))
     elif end == "truncate":
         log.truncate_to(Offset(3))
     else:

@@ -106,11 +106,12 @@ class Browser:
         return found["result"].get("value")
 
     def serious(self) -> list[str]:
-        """What axe-core calls serious or critical on the page: rule, why, and the first place."""
+        """The page's serious and critical findings of axe-core: rule, number of places, reason, and the first place."""
         self.evaluate(npm_file(AXE, "axe.min.js").decode())
-        found = self.evaluate(
-            "axe.run().then((all) => all.violations.map((v) => [v.impact, v.id, v.nodes.length, v.nodes[0].failureSummary, v.nodes[0].html]))"
+        passed, found = self.evaluate(
+            "axe.run().then((all) => [all.passes.length, all.violations.map((v) => [v.impact, v.id, v.nodes.length, v.nodes[0].failureSummary, v.nodes[0].html])])"
         )
+        assert passed, "axe-core checked nothing"
         return [str(one[1:]) for one in found if one[0] in ("serious", "critical")]
 
     def screenshot(self, path: Path) -> None:

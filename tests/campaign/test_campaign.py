@@ -1,4 +1,4 @@
-"""`tidegauge fuzz campaign`: a night by its plan, the next one after it, and what an interrupt leaves."""
+"""`tidegauge fuzz campaign`: one planned night, the following night, and an interrupted night that is resumed."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def planned(tmp_path: Path, text: str = PLAN) -> Path:
 def run(arguments: list[str], capsys) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as ended:
         tidegauge.main(arguments)
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
 
 
 def test_two_nights_share_no_seed_and_one_page(tmp_path: Path, capsys) -> None:
@@ -73,13 +73,14 @@ def test_two_nights_share_no_seed_and_one_page(tmp_path: Path, capsys) -> None:
     arguments = ["fuzz", "campaign", str(planned(tmp_path)), "--store", str(store), "--json", "--night"]
     for name in ("n1", "n2"):
         code, out, _ = run([*arguments, name], capsys)
-        said = json.loads(out.splitlines()[-1])
-        assert (code, said["verdict"], said["night"]) == (0, "valid", name), said
-        ours, planted = said["series"]
-        assert ours["schedules"] and not ours["invalid"] and len(planted["found_after"]) == 2, said
+        summary = json.loads(out.splitlines()[-1])
+        assert (code, summary["verdict"], summary["night"]) == (0, "valid", name), summary
+        ours, planted = summary["series"]
+        assert ours["schedules"] and not ours["invalid"] and len(planted["found_after"]) == 2, summary
     rows = read_rows(store)
     for kind in (OURS, PLANTED):
         some = [each for each in rows if each.kind == kind]
+        assert {each.night for each in some} == {"n1", "n2"}
         assert [each.first_seed for each in some] == [0, *(each.next_seed for each in some[:-1])]
     page = (store / "report.html").read_text()
     assert "n1" in page and "n2" in page and "<svg" in page and "high-watermark-back" in page
@@ -87,7 +88,7 @@ def test_two_nights_share_no_seed_and_one_page(tmp_path: Path, capsys) -> None:
     assert read_rows(store) == rows  # that night is over
 
 
-def test_an_interrupted_night_goes_on(tmp_path: Path, monkeypatch) -> None:
+def test_an_interrupted_night_is_resumed(tmp_path: Path, monkeypatch) -> None:
     def interrupted(plan: Plan, progress) -> Summary:
         def one(summary: Summary) -> None:
             if summary.runs:
@@ -122,12 +123,12 @@ def test_an_interrupted_night_goes_on(tmp_path: Path, monkeypatch) -> None:
         ([OURS, PLANTED], [row(), row(workload="records", mutant="high-watermark-back", invalid=1)], "valid"),
     ],
 )
-def test_a_night_is_valid_by_what_each_series_of_the_current_code_showed(kinds, rows, verdict: str) -> None:
+def test_the_verdict_of_a_night_follows_from_those_of_its_series(kinds, rows, verdict: str) -> None:
     assert Night("n1", tuple(kinds), rows).verdict == verdict
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("", "series: Field required"),
         ("x = [", "is no TOML"),
@@ -140,15 +141,15 @@ def test_a_night_is_valid_by_what_each_series_of_the_current_code_showed(kinds, 
         ("master = 'local[2]'\n[[series]]\nminutes = 1", 'engine = "spark"'),
     ],
 )
-def test_a_plan_that_is_none_is_named_with_its_place(tmp_path: Path, capsys, text: str, said: str) -> None:
+def test_an_invalid_plan_is_refused_with_its_place(tmp_path: Path, capsys, text: str, error: str) -> None:
     with pytest.raises(BadPlan, match=r"plan\.toml") as refused:
         read_plan(planned(tmp_path, text))
-    assert said in str(refused.value)
+    assert error in str(refused.value)
     code, _, errors = run(["fuzz", "campaign", str(tmp_path / "plan.toml"), "--store", str(tmp_path / "s")], capsys)
     assert code == 64 and "plan.toml" in errors and not (tmp_path / "s").exists()
 
 
-def test_a_table_that_is_none_is_left_alone(tmp_path: Path, capsys) -> None:
+def test_a_damaged_table_is_refused_and_a_torn_last_line_dropped(tmp_path: Path, capsys) -> None:
     add(row(), tmp_path)
     whole = (tmp_path / TABLE).read_text()
     (tmp_path / TABLE).write_text(whole + '{"night": "n2"}\n')
@@ -162,7 +163,7 @@ def test_a_table_that_is_none_is_left_alone(tmp_path: Path, capsys) -> None:
     assert read_rows(tmp_path) == [row(), row("n2")]
 
 
-def test_what_is_counted(tmp_path: Path) -> None:
+def test_the_report_counts_runs_pairs_and_finds(tmp_path: Path) -> None:
     planted = {"workload": "records", "mutant": "high-watermark-back"}
     rows = [
         row(),

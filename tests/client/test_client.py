@@ -1,4 +1,4 @@
-"""What a client says and remembers, without a connection."""
+"""Requests and state of clients, without a connection."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def test_partitions_are_grouped_by_topic_or_stand_apart() -> None:
     assert by_topic(PARTITIONS, apart=True) == [("a", [1]), ("b", [0]), ("a", [0])]
 
 
-def test_a_commit_says_offset_epoch_and_metadata() -> None:
+def test_a_commit_has_offset_epoch_and_metadata() -> None:
     request = commit_request("g", {("a", 1): Committed(7, "m", 3), ("a", 2): 8}, generation=4, member_id="x")
     assert (request.group_id, request.generation_id_or_member_epoch, request.member_id) == ("g", 4, "x")
     (topic,) = request.topics
-    said = [
+    partitions = [
         (p.partition_index, p.committed_offset, p.committed_metadata, p.committed_leader_epoch)
         for p in topic.partitions
     ]
-    assert (topic.name, said) == ("a", [(1, 7, "m", 3), (2, 8, "", -1)])
+    assert (topic.name, partitions) == ("a", [(1, 7, "m", 3), (2, 8, "", -1)])
 
 
-def test_all_that_a_group_has_committed_is_not_nothing() -> None:
+def test_a_fetch_of_all_committed_offsets_differs_from_one_of_none() -> None:
     everything, nothing = fetch_offsets_request({"g": None, "h": []}).groups
     assert (everything.topics, nothing.topics) == (None, [])
 
 
-def test_an_answers_own_error_comes_before_those_of_its_parts() -> None:
+def test_the_top_level_error_comes_before_those_of_members() -> None:
     member = LeaveGroupResponse.MemberResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
     assert error_of(LeaveGroupResponse(members=[member])) == ErrorCode.UNKNOWN_MEMBER_ID
     refused = LeaveGroupResponse(error_code=ErrorCode.NOT_COORDINATOR, members=[member])
@@ -55,7 +55,7 @@ def test_an_answers_own_error_comes_before_those_of_its_parts() -> None:
     assert error_of(LeaveGroupResponse()) == ErrorCode.NONE
 
 
-def test_what_was_not_attempted_is_not_the_reason() -> None:
+def test_operation_not_attempted_is_the_error_only_if_there_is_no_other() -> None:
     table = AddPartitionsToTxnResponse
     codes = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.NOT_COORDINATOR)
     results = [table.AddPartitionsToTxnPartitionResult(partition_error_code=code) for code in codes]
@@ -68,7 +68,7 @@ def test_what_was_not_attempted_is_not_the_reason() -> None:
     assert error_of(answer(1)) == ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
-def test_the_result_of_one_partition_is_one() -> None:
+def test_a_produce_response_must_have_exactly_one_partition() -> None:
     partition = ProduceResponse.PartitionProduceResponse(index=0)
     topic = ProduceResponse.TopicProduceResponse(name="a", partition_responses=[partition])
     assert produced(ProduceResponse(responses=[topic])) is partition
@@ -77,7 +77,7 @@ def test_the_result_of_one_partition_is_one() -> None:
             produced(ProduceResponse(responses=responses))
 
 
-def test_a_new_epoch_begins_at_sequence_0_and_the_same_one_goes_on() -> None:
+def test_a_new_epoch_begins_at_sequence_0_and_the_same_epoch_continues() -> None:
     session = ProducerSession("t")
     assert session.identity == NO_PRODUCER
     session.become(5, 0)
@@ -89,13 +89,13 @@ def test_a_new_epoch_begins_at_sequence_0_and_the_same_one_goes_on() -> None:
     assert session.sequences == {}
 
 
-def test_a_request_can_be_made_as_a_zombie_makes_it() -> None:
+def test_a_request_can_carry_a_zombies_epoch() -> None:
     session = ProducerSession("t", (5, 2))
     own, zombies = session.end(True), session.end(True, (5, 1))
     assert ((own.producer_id, own.producer_epoch), zombies.producer_epoch) == ((5, 2), 1)
 
 
-def test_a_member_comes_back_with_the_id_that_it_was_given() -> None:
+def test_a_member_rejoins_with_its_assigned_id() -> None:
     member = ClassicMember("g", {"range": b"m"})
     member.joined(JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="x"))
     assert (member.join().member_id, member.generation) == ("x", -1)
@@ -105,9 +105,9 @@ def test_a_member_comes_back_with_the_id_that_it_was_given() -> None:
     assert (member.id, member.generation) == ("x", 2)
 
 
-def test_subscriptions_and_assignments_come_back() -> None:
-    said = decode_subscription(encode_subscription(["a"], PARTITIONS, generation=4))
-    owned = [(each.topic, index) for each in said.owned_partitions for index in each.partitions]
-    assert (said.topics, owned, said.generation_id) == (["a"], PARTITIONS, 4)
+def test_subscriptions_and_assignments_are_decoded_as_encoded() -> None:
+    decoded = decode_subscription(encode_subscription(["a"], PARTITIONS, generation=4))
+    owned = [(each.topic, index) for each in decoded.owned_partitions for index in each.partitions]
+    assert (decoded.topics, owned, decoded.generation_id) == (["a"], PARTITIONS, 4)
     assert decode_assignment(encode_assignment(PARTITIONS)) == PARTITIONS
     assert decode_assignment(b"") == []

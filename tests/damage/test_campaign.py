@@ -1,4 +1,4 @@
-"""Damaged folders: a seeded share of the campaign, damages that were once silent, and that the judge sees what is missing."""
+"""Damaged folders: a seeded share of the campaign, damages that were once silent, and verdicts on missing records."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from reference.storage.checkpoints import text_of_uuid
 from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
 
 TRIALS = 25
-"""Of each end; the rest is `tidegauge bench damage`."""
+"""Trials of each end; `tidegauge bench damage` runs many more."""
 FIRST = 1_000_000
-"""Behind the numbers that the campaign stores."""
+"""Greater than every trial number of the stored campaign."""
 
 
 @cache
@@ -39,7 +39,7 @@ def test_no_damage_makes_a_start_serve_silently_less(end: str) -> None:
 
 @pytest.mark.parametrize("end", [CLEAN, KILLED])
 def test_a_folder_has_every_kind_of_file(end: str) -> None:
-    """What no trial can draw is not tested: names that say nothing are the lock's."""
+    """Trials damage only kinds of files that exist here. Only the lock file has no kind."""
     kinds = set(ground(end).kinds)
     assert {
         ".log",
@@ -92,7 +92,7 @@ LOG, METADATA = "plain-0/00000000000000000054.log", "__cluster_metadata-0"
         (replaced(f"{METADATA}/partition.metadata", flipped(30)), KILLED, METADATA),
     ],
 )  # fmt: skip
-def test_what_is_gone_or_another_is_refused_by_name(
+def test_a_missing_or_replaced_file_is_refused_by_name(
     damage: Callable[[Folder], Folder], end: str, expected: str
 ) -> None:
     verdict, why = outcome(damage(ground(end).folder), end)
@@ -112,8 +112,10 @@ def test_what_is_gone_or_another_is_refused_by_name(
         replaced("plain-0/00000000000000000000.timeindex", lambda data: data[:12] + bytes(3) + data[15:]),
     ],
 )
-def test_what_the_log_holds_is_restored(damage: Callable[[Folder], Folder], end: str) -> None:
-    assert outcome(damage(ground(end).folder), end)[0] is Verdict.RIGHT
+def test_a_file_is_rebuilt_from_the_log(damage: Callable[[Folder], Folder], end: str) -> None:
+    damaged = damage(ground(end).folder)
+    assert damaged != ground(end).folder
+    assert outcome(damaged, end)[0] is Verdict.RIGHT
 
 
 def test_a_log_of_another_topic_id_is_kept_and_one_that_cannot_be_opened_leaves_the_others_served() -> None:
@@ -129,7 +131,7 @@ def test_a_log_of_another_topic_id_is_kept_and_one_that_cannot_be_opened_leaves_
     assert seen["end of plain-1"] == 0 and seen["end of deleted-0"] == 240
 
 
-def test_the_judge_sees_what_is_missing_and_what_says_so() -> None:
+def test_the_judge_sees_missing_records_and_warnings_about_them() -> None:
     expected: Observation = {"end of t-0": 5, "records of t-0": [(0, b"a"), (1, b"b")]}
     less = expected | {"records of t-0": [(0, b"a")]}
     assert judge(expected, expected, [])[0] is Verdict.RIGHT
@@ -140,11 +142,11 @@ def test_the_judge_sees_what_is_missing_and_what_says_so() -> None:
     assert judge(expected, expected | {"end of t-0": "error 56"}, [("error", "t-0: damaged")])[0] is Verdict.REFUSED
 
 
-def test_a_campaign_goes_on_where_it_was_cut_short(tmp_path: Path) -> None:
+def test_a_campaign_resumes_where_it_was_interrupted(tmp_path: Path) -> None:
     store = tmp_path / "results.json"
     for count in ("2", "3"):
         done = CliRunner().invoke(app, ["damage", "--trials", count, "--resume", "--store", str(store), "--json"])
         assert done.exit_code == 0, done.output
     assert '"run": {\n   "clean": 3,\n   "killed": 3\n  }' in store.read_text()
-    said = json.loads(done.stdout.splitlines()[-1])
-    assert (said["trials"], said["failed"], said["interrupted"]) == (6, 0, False)
+    summary = json.loads(done.stdout.splitlines()[-1])
+    assert (summary["trials"], summary["failed"], summary["interrupted"]) == (6, 0, False)

@@ -1,8 +1,8 @@
-"""How long the explorer's frames take in Chromium with 20,000 events: `python -m tests.explorer.frames [--record]`.
+"""Measures the explorer's frames in Chromium with 20,000 events: `python -m tests.explorer.frames [--record]`.
 
-Each frame is painted at once and read back, so that what the canvas puts off counts too. `cpu_ms` is the CPU time of all of
-Chromium's threads, a frame: a machine that is busy otherwise does not lengthen it. The others are times of the clock. `--record`
-keeps the numbers in frames.json.
+Each frame is painted at once and read back, so that painting which the canvas defers counts too. `cpu_ms` is the CPU time of all
+of Chromium's threads for one frame, which other load of the machine does not lengthen. The other numbers are wall-clock times.
+`--record` stores the numbers in frames.json.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ACTIONS = {
     "pan": "{ const by_us = (to - from) / 500; from += by_us; to += by_us; draw(); }",
     "follow a record": "by('offset').value = n; select()",
 }
-"""What a reader does -> the script of its n-th frame."""
+"""A reader's action -> the script of its n-th frame."""
 FRAME = """(() => {
   const whole = [from, to], times = [], pen = by("picture").getContext("2d");
   by("offset").value = ""; select();
@@ -61,7 +61,7 @@ def page_of_many(path: Path) -> None:
 
 
 def script_of(action: str) -> str:
-    """Gives the milliseconds of each frame."""
+    """A script that returns the milliseconds of each frame of an action."""
     return FRAME.replace("FRAMES", str(FRAMES)).replace("ACTION", ACTIONS[action])
 
 
@@ -115,7 +115,7 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    said = measure()
-    print(json.dumps(said, indent=1))
+    measured = measure()
+    print(json.dumps(measured, indent=1))
     if "--record" in sys.argv[1:]:
-        STORE.write_text(json.dumps(said, indent=1) + "\n")
+        STORE.write_text(json.dumps(measured, indent=1) + "\n")

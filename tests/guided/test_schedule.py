@@ -1,4 +1,4 @@
-"""Schedules with scripts: what they need, and how they are read."""
+"""Schedules with scripts: their requirements, and how stored ones are read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Looks for a planted bug with the state machine that must find it, and says how many runs that took.
+"""Searches for a planted bug with its state machine, and prints how many runs that took.
 
     python -m tests.mutants.machines NAME [RUNS]
 
-The bug is planted before the machine is imported: whatever function the machine itself calls has it, too.
+The bug is planted before the machine is imported, so that functions which the machine imports by name have it too.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Find(NamedTuple):
     seconds: float
     """CPU seconds."""
     what: str
-    """The error by which the bug was found; empty if it was not."""
+    """The class of the error that showed the bug; empty if none did."""
 
 
 def look_for(name: str, most: int) -> Find:
-    """Run the mutant's machine until it fails, at most so often; the same runs each time."""
+    """Run the mutant's machine until it fails, at most `most` times. Each call does the same runs."""
     began, runs = time.process_time(), 0
     with planted(name):
         module, _, machine = MUTANTS[name].machine.partition(":")

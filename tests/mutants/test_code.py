@@ -1,4 +1,4 @@
-"""Changes of the code that a tool makes: they are found, planted one at a time, and judged by two judges."""
+"""A tool's changes of the code: they are listed, planted one at a time, and judged by two judges."""
 
 import ast
 import subprocess
@@ -85,7 +85,7 @@ def test_runs_that_do_not_reach_a_change_are_not_repeated(reached: Reached):
 
 
 def test_a_judge_does_not_make_a_failing_example_smaller():
-    """With this change, whose checkpoints lie beyond the log's end, it took 303 seconds and 626 MB."""
+    """With this change, which leaves checkpoints beyond the log's end, shrinking took 303 seconds and 626 MB."""
     change, machine = "storage.shortening:Shortening._lower_checkpoints:bound3", "tests/storage/test_log_machine.py"
     command = [*THIS, "with", change, "pytest", *PYTEST, "--hypothesis-show-statistics", machine]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -112,7 +112,7 @@ def test_a_mark_shows_what_is_reached():
     assert run(marks + code + f"; print({place_of(names)!r} in seen, len(seen) < 10)").stdout == "True True\n"
 
 
-def test_those_that_reach_a_change_are_asked_quickest_first_and_then_all_if_it_is_reached_before():
+def test_runs_that_reach_a_change_come_quickest_first_and_all_runs_if_it_is_always_reached():
     change = all_changes()[HIGH_WATERMARK]
     seconds = {"slow": 2.0, "quick": 1.0, "other": 0.5}
     assert Reached(seconds, {place_of(change): ["slow", "quick"]}).of(change) == ["quick", "slow"]
@@ -142,7 +142,7 @@ def test_rows_of_changed_code_are_dropped(tmp_path):
     assert load(tmp_path / "results.json") == {}
 
 
-def test_what_other_checks_did_not_detect_is_asked_again_from_the_first_run(monkeypatch: pytest.MonkeyPatch):
+def test_a_change_that_other_checks_did_not_detect_is_judged_again_from_the_first_run(monkeypatch: pytest.MonkeyPatch):
     missed, detected = all_changes()[HIGH_WATERMARK], all_changes()[REFUSES_FOLLOWERS]
     rows = {
         each.name: Row(each.name, each.fingerprint, each.line, each.was, each.becomes, "t", simulation, 500)

@@ -9,7 +9,7 @@ from tests.mutants.machines import look_for
 
 WITH_MACHINE = [name for name, mutant in MUTANTS.items() if mutant.machine]
 SAMPLE = {"held-partitions-called-free": 500}
-"""What CI looks for, and within how many runs."""
+"""Mutant -> the runs within which CI must find it."""
 
 
 @pytest.mark.parametrize("name", SAMPLE)

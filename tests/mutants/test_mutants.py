@@ -1,4 +1,4 @@
-"""Planted bugs: they can be planted, they are found, and nothing of them stays."""
+"""Planted bugs: each can be planted, is found, and leaves nothing behind."""
 
 import importlib
 import json
@@ -32,7 +32,7 @@ SAMPLE = {
     "marker-written-twice": 10,
     "stable-up-to-high-watermark": 5,
 }
-"""Mutants that CI looks for, and within how many schedules."""
+"""Mutant -> the schedules within which CI must find it."""
 
 
 def original_of(function: str) -> object:
@@ -113,7 +113,7 @@ def test_a_property_can_be_replaced_and_comes_back():
     assert vars(Node)["is_serving"] is before
 
 
-def test_a_bug_may_be_known_by_certain_broken_promises_only():
+def test_a_bug_may_count_as_found_by_certain_broken_promises_only():
     divergence = MUTANTS["kip-101-divergence"]
     assert divergence.is_found_by("lost-write, replica-divergence")
     assert not divergence.is_found_by("lost-write")
@@ -122,7 +122,8 @@ def test_a_bug_may_be_known_by_certain_broken_promises_only():
 
 def test_a_bug_does_not_outlast_its_run():
     before, _ = run_schedule(short(1))
-    run_planted(short(1, "high-watermark-back"))
+    buggy, _ = run_planted(short(1, "high-watermark-back"))
+    assert buggy.verdict == "invalid"
     after, _ = run_schedule(short(1))
     assert before.digest == after.digest
 
@@ -136,7 +137,7 @@ def test_wrong_usage(arguments: list[str]):
     assert done.stderr.strip()
 
 
-def test_a_mutant_that_does_not_fit_is_our_mistake_and_no_find(monkeypatch):
+def test_a_mutant_that_does_not_fit_the_code_is_an_error_and_no_find(monkeypatch):
     stale = Mutant("stale", "", "reference.node.produce:_answer", lambda original, node: None, ("ACK",), False, True)
     gone = Mutant("gone", "", "reference.node.produce:_nothing", lambda original: None, ("ACK",), False, True)
     slip = Mutant("slip", "", "reference.node.node:Node.tick", lambda original, node, now: node.tock(), (), True, True)
@@ -149,7 +150,7 @@ def test_a_mutant_that_does_not_fit_is_our_mistake_and_no_find(monkeypatch):
         run_planted(short(1, "slip"))
 
 
-def test_the_kept_results_say_that_every_mutant_was_caught():
+def test_the_stored_results_show_that_every_mutant_was_found():
     results = json.loads(RESULTS.read_text())
     assert [name for name in judged() if name not in results] == []
     for name in judged():

@@ -1,4 +1,4 @@
-"""Sound brokers that serve less than Kafka: no requirement may fail on one. A sample of requirements here, all of them as slow."""
+"""No requirement may fail on a sound broker that serves less than Kafka: a sample here, all of them in slow tests."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ from reference.protocol.messages.update_features import UpdateFeaturesRequest
 SAFE_DOWNGRADE = 2
 """Upgrade type of UpdateFeatures."""
 TRUE = {"API-11"}
-"""Requirements that fail rightly on a broker that is a release with hidden APIs or versions."""
+"""Requirements that rightly fail on a Kafka release whose APIs or versions are hidden."""
 ACCUSED = (Verdict.FAIL, Verdict.BLOCKED, Verdict.ENGINE_ERROR)
 SAMPLED = ("toy", "oldest", "newest", "kafka-1.0", "old-producers", "no-topic-ids", "no-admin")
 SAMPLE = [
@@ -65,7 +65,7 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Beh
 
 
 class _Bare(Lying):
-    """Nothing but an address is known of it."""
+    """A target of which nothing but the address is known."""
 
     def __init__(self, behind: Behind, proxy: Proxy, config: Mapping[str, str]) -> None:
         super().__init__(behind, proxy)
@@ -74,7 +74,7 @@ class _Bare(Lying):
 
 
 def judged(behind: tuple[Loop, Behind], restriction: Restriction, ids: list[str], folder: Path) -> Run:
-    """A run on a restricted broker."""
+    """The result of these requirements on a restricted broker."""
 
     @contextmanager
     def opened(spec: str, *, folder: Path, config: Mapping[str, str]) -> Iterator[Any]:
@@ -113,7 +113,7 @@ def test_a_sound_broker_that_is_configured_otherwise_is_not_accused(name: str, t
 
 
 def test_a_sound_broker_whose_features_are_switched_off_is_not_accused(tmp_path: Path) -> None:
-    """As a cluster is that was upgraded from 3.9: what it advertises is not all that it serves."""
+    """Like a cluster upgraded from 3.9: it advertises more versions than its features allow."""
     key = UpdateFeaturesRequest.FeatureUpdateKey
     off = [key(feature=name, max_version_level=0, upgrade_type=SAFE_DOWNGRADE) for name in FEATURES]
     with Loop() as loop, open_target("reference:1", folder=tmp_path, config={}) as target:
@@ -129,7 +129,7 @@ def test_a_sound_broker_whose_features_are_switched_off_is_not_accused(tmp_path:
     assert report.target.profile.switched_off["EndTxn"] == 5
 
 
-def test_what_is_restricted_is_not_served(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+def test_restricted_apis_are_not_advertised(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
     report = judged(behind, RESTRICTIONS["no-groups"], ["BAS-06", "BAS-03", "API-06"], tmp_path)
     assert {j.requirement.id: str(j.verdict) for j in report.judgements} == {
         "BAS-03": "pass",

@@ -1,4 +1,4 @@
-"""`tidegauge bench fuzz`: trials, what is kept of them, and the table."""
+"""`tidegauge bench fuzz`: trials, the stored results, and the table."""
 
 import json
 import sys
@@ -53,7 +53,7 @@ def test_an_interpreter_that_cannot_execute_runs_is_wrong_usage(tmp_path: Path):
     assert ended.exit_code == 2 and "does not run" in ended.output
 
 
-def test_a_bug_that_is_not_found_in_time_is_said_so(monkeypatch):
+def test_a_trial_that_does_not_find_its_bug_has_no_number_of_schedules(monkeypatch):
     monkeypatch.setitem(MUTANTS, "fencing-unnoticed", MUTANTS["unknown-tags-refused"])
     assert run_trial(Task("fencing-unnoticed", EVERYTHING, 0), most=1).schedules is None
 
@@ -68,7 +68,7 @@ def test_one_trial_of_each_comes_before_the_second_of_any():
     assert len({task.first_seed for task in drawn}) == 2
 
 
-def test_what_only_histories_show_has_no_trial_with_a_look_into_nodes(tmp_path: Path):
+def test_a_bug_that_only_histories_show_has_no_trial_of_everything(tmp_path: Path):
     assert {task.by for task in tasks(["kip-101-divergence"], 2)} == {HISTORY}
     store = tmp_path / "fuzz.json"
     asked = bench.fingerprint("kip-101-divergence")
@@ -94,8 +94,8 @@ def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch
     first = CliRunner().invoke(app, arguments)
     assert first.exit_code == 0, first.output
     assert ran == ["fencing-unnoticed/everything/0", "fencing-unnoticed/everything/1"]
-    said = json.loads(first.stdout.splitlines()[-1])["rows"]
-    assert said[0]["found"] == 2 and said[0]["median_schedules"] == 3
+    (row,) = json.loads(first.stdout.splitlines()[-1])["rows"]
+    assert row["found"] == 2 and row["median_schedules"] == 3
     CliRunner().invoke(app, arguments)
     assert len(ran) == 2, "all of it was kept"
     kept = json.loads(store.read_text())
@@ -128,7 +128,7 @@ def test_stale_trials_of_other_mutants_are_kept_and_counted(tmp_path: Path, monk
     assert "| `kip-497` | records, 3 nodes | everything (2 stale) | 2 |" in written
 
 
-def test_who_has_to_find_a_bug_does_not_make_its_trials_stale(monkeypatch):
+def test_a_change_of_a_bugs_judges_does_not_make_its_trials_stale(monkeypatch):
     kept = bench.fingerprint("fencing-unnoticed")
     monkeypatch.setitem(
         MUTANTS, "fencing-unnoticed", replace(MUTANTS["fencing-unnoticed"], in_history=False, caught_by=("REP-01",))
@@ -138,7 +138,7 @@ def test_who_has_to_find_a_bug_does_not_make_its_trials_stale(monkeypatch):
     assert body.startswith("def fencing_unnoticed(") and "in_history" not in body
 
 
-def test_what_was_not_found_is_looked_for_again_in_more_runs(tmp_path, monkeypatch):
+def test_a_trial_without_a_find_is_repeated_with_more_runs(tmp_path, monkeypatch):
     runs: list[int] = []
 
     def trial(task: Task, most: int, leader: RemoteInterpreter | None) -> Trial:
@@ -177,5 +177,5 @@ def test_an_unknown_mutant_is_wrong_usage():
 
 
 @pytest.mark.parametrize("name", sorted({name.split("/")[0] for name in read_store(bench.STORE)}))
-def test_what_is_kept_is_of_mutants_that_there_are(name: str):
+def test_the_stored_trials_are_of_registered_mutants(name: str):
     assert name in MUTANTS

@@ -1,4 +1,4 @@
-"""Lies at the wire: the tables fit the protocol and the catalogue, the proxy plants them, the suite finds them."""
+"""Lies on the wire: the tables match the protocol and the catalogue, the proxy plants lies, and the suite finds them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BY_NAME = {api.name: api for api in APIS.values()}
 ROOT = Path(__file__).parents[2]
 
 
-def test_there_are_two_hundred_lies_and_each_names_what_speaks_of_it() -> None:
+def test_there_are_two_hundred_lies_and_each_names_its_requirements() -> None:
     assert len(LIES) >= 200
     for lie in LIES.values():
         assert not lie.api or lie.api in BY_NAME, lie.name
@@ -66,7 +66,7 @@ NOT_LIED_ABOUT = {
     "DescribeDelegationToken", "UnregisterBroker", "GetTelemetrySubscriptions", "ShareGroupHeartbeat",
     "ShareGroupDescribe", "AddRaftVoter", "RemoveRaftVoter",
 }  # fmt: skip
-"""Asked by API-05 alone, which asks for every API, or by requirements with several nodes, about which no lie is planted yet."""
+"""Sent only by API-05, which sends every API, or by requirements with several nodes, for which there are no lies yet."""
 
 
 def test_the_proxy_rewrites_addresses_wherever_answers_have_them() -> None:
@@ -82,13 +82,17 @@ METADATA, VERSION = MetadataRequest.KEY, 8
 
 
 class Broker(threading.Thread):
-    """Answers every request by Metadata of one broker at its own address; `asked` are the correlation ids."""
+    """Answers every request with Metadata of one broker at its own address.
+
+    `asked` are the correlation ids of requests, `unread` the bytes that were no request.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
         self.asked: list[int] = []
+        self.unread = b""
 
     def run(self) -> None:
         while True:
@@ -97,10 +101,13 @@ class Broker(threading.Thread):
 
     def serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("rb") as stream:
-            while len(size := stream.read(4)) == 4 and struct.unpack(">i", size)[0] >= 0:
+            while size := stream.read(4):
+                length = struct.unpack(">i", size)[0] if len(size) == 4 else -1
+                frame = stream.read(length)
                 try:
-                    header, *_ = decode_request(stream.read(struct.unpack(">i", size)[0]))
+                    header, *_ = decode_request(frame)
                 except CodecError:
+                    self.unread += size + frame
                     return
                 self.asked.append(header.correlation_id)
                 broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
@@ -124,7 +131,7 @@ def loop() -> Iterator[Loop]:
 
 
 def exchange(loop: Loop, broker: Broker, tamper: Tamper | None, *requests: bytes) -> list[bytes]:
-    """The frames that come back through the proxy until it closes, which our end makes it do."""
+    """Send requests through a proxy and end the stream. Return the frames that come back until the proxy closes."""
     with (
         Proxy(loop, [Node(1, "127.0.0.1", broker.port)], tamper) as proxy,
         socket.create_connection((proxy.nodes[0].host, proxy.nodes[0].port), 10) as connection,
@@ -162,9 +169,12 @@ def test_without_a_lie_clients_stay_on_the_proxy(loop: Loop, broker: Broker) -> 
 
 
 def test_bytes_that_are_no_request_pass(loop: Loop, broker: Broker) -> None:
-    assert exchange(loop, broker, None, asking(7), b"\xff\xff\xff\xff and more") != []
-    assert exchange(loop, broker, None, b"\x00\x00\x00\x09 nine?") == []
-    assert exchange(loop, broker, lying(ask=put("topics", None)), b"\x00\x00") == []
+    for garbage, requests in ((b"\xff\xff\xff\xff and more", [7]), (b"\x00\x00\x00\x09 nine?", []), (b"\x00\x00", [])):
+        for liar in (None, lying(ask=put("topics", None))):
+            broker.unread = b""
+            frames = exchange(loop, broker, liar, *map(asking, requests), garbage)
+            assert [read(frame)[0] for frame in frames] == requests
+            assert broker.unread == garbage
 
 
 def test_a_field_is_rewritten_in_answers_of_its_versions_only(loop: Loop, broker: Broker) -> None:
@@ -202,7 +212,7 @@ def test_rewritings_by_chance_are_those_of_their_seed(loop: Loop, broker: Broker
 # ---- the bench
 
 
-def test_a_lie_is_judged_by_what_speaks_of_it_and_by_bystanders() -> None:
+def test_a_lie_is_judged_by_its_requirements_and_by_bystanders() -> None:
     usage = Store.read(STORE).usage
     with_bystanders = 0
     for lie in random.Random(1).sample([*LIES.values()], 40):
@@ -214,15 +224,15 @@ def test_a_lie_is_judged_by_what_speaks_of_it_and_by_bystanders() -> None:
     assert with_bystanders > 30
 
 
-def test_the_store_keeps_what_it_is_given(tmp_path: Path) -> None:
+def test_the_store_is_read_as_it_was_written(tmp_path: Path) -> None:
     usage = Store.read(STORE).usage
     trials = {"watermark-plus-one": Trial(["FET-01"], ["FET-02"], 1, 9, {"FET-03": "KeyError: 1"}, False, 1.5, "f")}
     kept = Store(usage, trials, {"0": {"rewritten": 7}})
     kept.write(tmp_path / "suite.json")
     assert Store.read(tmp_path / "suite.json") == kept
-    said = summary(trials, LIES)
-    assert (said["planted"], said["found_by_the_right_one"], said["bystanders_accused"]) == (1, 1, 1)
-    assert said["engine_errors"] == {"watermark-plus-one": {"FET-03": "KeyError: 1"}}
+    totals = summary(trials, LIES)
+    assert (totals["planted"], totals["found_by_the_right_one"], totals["bystanders_accused"]) == (1, 1, 1)
+    assert totals["engine_errors"] == {"watermark-plus-one": {"FET-03": "KeyError: 1"}}
 
 
 def test_the_suite_finds_a_lie_and_accuses_no_bystander() -> None:
@@ -250,7 +260,7 @@ def test_a_log_start_that_only_a_fetch_knows_is_no_failure_of_retention() -> Non
     }, lines
 
 
-def test_a_run_that_a_signal_cut_off_is_no_verdict_about_a_lie(
+def test_a_run_that_a_signal_ended_has_no_verdict_about_a_lie(
     tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = Judgement(requirement=catalogue()["MET-01"].requirement, verdict=Verdict.FAIL)
@@ -274,6 +284,6 @@ def test_rewritten_answers_break_nothing_of_the_suite() -> None:
     """A sample; the whole is `tidegauge bench suite --rewritings 5000`."""
     command = [sys.executable, "-m", "conformance.rewritten", "--first", "0", "--trials", "25", "--jobs", "20"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    *trials, said = [json.loads(line) for line in done.stdout.splitlines()]
-    assert said["rewritten"] > 20, said
+    *trials, totals = [json.loads(line) for line in done.stdout.splitlines()]
+    assert totals["rewritten"] > 20, totals
     assert [trial for trial in trials if trial["verdict"] in ("engine error", "hangs") or trial["overran"]] == []

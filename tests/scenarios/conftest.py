@@ -1,4 +1,4 @@
-"""`--rewrite` writes the scenarios with the events of this run; review the diff."""
+"""Adds `--rewrite`, which stores the events of this run in the scenarios; review the diff."""
 
 import pytest
 

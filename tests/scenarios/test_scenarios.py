@@ -1,4 +1,4 @@
-"""Stories of the field, written as conversations with a cluster: what is written there is what happens."""
+"""Known failures of clusters, written as commands with their output: each run prints the written output."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_the_two_rules_of_truncation_give_one_story_with_two_ends(played: dict[P
     assert "broken promise" not in kept.text and "1:b@0" in kept.text.split("show")[-1]
 
 
-def test_a_diagram_names_who_takes_part(played: dict[Path, Played]):
+def test_a_diagram_names_its_participants(played: dict[Path, Played]):
     diagram = next(iter(played.values())).diagrams[0]
     assert diagram.startswith("sequenceDiagram")
     assert "participant client as client" in diagram and "client->>node1: produce a, acks=all" in diagram
@@ -45,7 +45,7 @@ def test_a_diagram_names_who_takes_part(played: dict[Path, Played]):
         ("cluster nodes=3\n----\n\nfly away\n----\n", "'fly' is none of"),
     ],
 )
-def test_what_is_no_scenario_is_refused(text: str, why: str):
+def test_an_invalid_scenario_is_refused(text: str, why: str):
     with pytest.raises(BadScenario, match=why):
         play(text)
 

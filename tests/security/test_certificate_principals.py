@@ -55,6 +55,6 @@ def test_the_first_rule_that_matches_all_of_a_name_maps_it(rules: str, name: str
 
 
 @pytest.mark.parametrize("rules", ["default", "RULE:a/b", "RULE:(/x/", "RULE:a/$1/", "RULE:a/b/X", "DEFAULT;DEFAULT"])
-def test_what_is_no_rule_is_refused_by_name(rules: str) -> None:
+def test_malformed_rules_are_refused(rules: str) -> None:
     with pytest.raises(WrongSecurity, match=r"ssl\.principal\.mapping\.rules"):
         mapping_rules(rules)

@@ -1,4 +1,4 @@
-"""The same ACLs and the same questions for this authorizer and for Apache Kafka's StandardAuthorizer; ours had others before."""
+"""This authorizer and Apache Kafka's StandardAuthorizer answer alike; ours also had other ACLs before, which were removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLES = 300
 QUESTIONS = 40
 NAMES = ("a", "ab", "abc", "b", "*", "*a", "hardcode", "h")
 FEW_NAMES = ("a", "", "hardcode")
-"""The empty one no client can give to an ACL; a record of the metadata can."""
+"""The empty name is possible in a metadata record only; brokers refuse it in requests."""
 PRINCIPALS = ("User:a", "User:b", "Group:a", "User:*")
 HOSTS = ("127.0.0.1", "10.0.0.1", "*")
 TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
@@ -31,7 +31,7 @@ OPERATIONS = [each for each in Operation if each != Operation.ANY]
 
 
 class Words(NamedTuple):
-    """What is drawn from: fewer, so that more ACLs are about the same."""
+    """Names and types to draw from. The fewer there are, the more ACLs have the same resource."""
 
     names: Sequence[str]
     types: Sequence[ResourceType]
@@ -69,7 +69,7 @@ def drawn_filter(chance: Random, words: Words) -> AclFilter:
 
 
 def drawn_question(chance: Random, words: Words) -> tuple[Asker, Operation, ResourceType, str]:
-    """Often about an operation that others imply."""
+    """A drawn question, often about an operation that others imply."""
     asker = Asker(chance.choice(PRINCIPALS[:3]), chance.choice(HOSTS[:2]))
     operation = chance.choice([*OPERATIONS[1:], *[Operation.DESCRIBE] * 6, *[Operation.DESCRIBE_CONFIGS] * 3])
     return asker, operation, chance.choice(words.types), chance.choice(words.names)
@@ -78,7 +78,7 @@ def drawn_question(chance: Random, words: Words) -> tuple[Asker, Operation, Reso
 def drawn_questions(
     chance: Random, words: Words, table: AclTable, authorizer: Authorizer
 ) -> tuple[list[str], list[str]]:
-    """Lines for Kafka, and what this authorizer answers to each."""
+    """Lines for Kafka, and this authorizer's answer to each."""
     lines: list[str] = []
     answers: list[str] = []
     for _ in range(QUESTIONS):
@@ -109,7 +109,7 @@ def test_every_question_has_kafkas_answer() -> None:
         for id, acl in [*gone.items(), *((UUID(int=index), acl) for index, acl in enumerate(sorted(acls)))]:
             table.add(id, acl)
         authorizer = Authorizer(table, [super_users], allow_if_no_acl=allows)
-        for _ in range(QUESTIONS):  # what is remembered of these answers is forgotten with the ACLs that go
+        for _ in range(QUESTIONS):  # removing ACLs must invalidate cached answers
             authorizer.authorize(*drawn_question(chance, words))
         for id in gone:
             table.remove(id)
@@ -131,9 +131,9 @@ def test_every_question_has_kafkas_answer() -> None:
         timeout=300,
         check=False,
     )
-    said = done.stdout.split()
+    theirs = done.stdout.split()
     asked = [line for line in lines if not line.startswith(("begin", "acl"))]
-    assert len(said) == len(answers) == 3 * TABLES * QUESTIONS, done.stderr[-2000:]
-    different = [each for each in zip(asked, answers, said, strict=True) if each[1] != each[2]]
+    assert len(theirs) == len(answers) == 3 * TABLES * QUESTIONS, done.stderr[-2000:]
+    different = [each for each in zip(asked, answers, theirs, strict=True) if each[1] != each[2]]
     assert not different, different[:10]
-    assert {"true", "false"} <= set(said), "both answers must occur"
+    assert {"true", "false"} <= set(theirs), "both answers must occur"

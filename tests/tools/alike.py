@@ -20,13 +20,13 @@ APPLIED_WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call; `{boot}`, `{controller}`, `{data}` and `{file}` are the node's own. `stdin` goes to the tool."""
+    """One call of a tool. The node's own values replace `{boot}`, `{controller}`, `{data}` and `{file}`; `stdin` is its input."""
 
     tool: str
     arguments: str
     stdin: str = ""
     files: Mapping[str, Any] | None = None
-    """What `{file}` holds, as JSON."""
+    """The contents of `{file}`, as JSON."""
     is_short: bool = False
     """Whether CI has time for it."""
     needs: str = "--bootstrap-server {boot}"
@@ -63,7 +63,7 @@ LIKE = [
     (re.compile(r"^\d+(\t| +)(0 +\t?\d)", re.M), r"N\1\2"),
 ]
 SETTINGS = re.compile(r"( are |\bConfigs: )(.*)")
-"""Those of a user or client, or of a topic, in the order of a hash map."""
+"""Settings of a user, client or topic, which the tools print in the order of a hash map."""
 
 
 def alike(ran: Ran, names: Mapping[str, str], ports: Iterable[int]) -> list[str]:

@@ -35,7 +35,7 @@ class Admin:
         return self._tools.run(tool, *first, "--bootstrap-server", self.broker.bootstrap, *arguments, stdin=stdin)
 
     def topic(self, name: str, *arguments: Any, partitions: int = 1) -> str:
-        """Create a topic and give its name."""
+        """Create a topic and return its name."""
         self("kafka-topics", "--create", "--topic", name, "--partitions", partitions, *arguments).well()
         return name
 
@@ -44,7 +44,7 @@ class Admin:
         self("kafka-console-producer", "--topic", topic, stdin="".join(f"{value}\n" for value in values)).well()
 
     def offsets(self, topic: str, *arguments: object) -> dict[int, int]:
-        """Partition -> offset, as kafka-get-offsets says."""
+        """Partition -> offset, as kafka-get-offsets prints them."""
         lines = self("kafka-get-offsets", "--topic", topic, *arguments).well().split()
         return {int(partition): int(offset) for _, partition, offset in (line.rsplit(":", 2) for line in lines)}
 

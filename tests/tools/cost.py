@@ -4,8 +4,8 @@
     python -m tests.tools.cost --in-process [--records N]
 
 One record of 100 B a request, one request at a time, RF 3, acks=all, min.insync.replicas=2. Each node runs under Valgrind's callgrind,
-which counts the instructions of the process, without those of system calls, between the first request and the last response. What an idle node
-spends in the same time is taken off. Then the same nodes, without Valgrind, are loaded under `strace -c`.
+which counts the instructions of the process, without those of system calls, between the first request and the last response. The
+instructions of an idle node in the same time are subtracted. Then the same nodes, without Valgrind, are loaded under `strace -c`.
 
 The rows are those of the leader, and of the two followers together:
 
@@ -59,8 +59,8 @@ PATIENT = {
     "replica.fetch.wait.max.ms": "60000",
     "replica.socket.timeout.ms": "60000",
 }
-"""Under Valgrind a node is fifty times as slow, and nothing may be done because of that; and an idle follower does not fetch again
-and again, which it does not do while it is loaded either."""
+"""Timeouts that no node reaches under Valgrind, which makes it fifty times slower. Idle followers wait long and so fetch seldom;
+a loaded follower's fetches do not reach their timeout either."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "receives": ("recvfrom", "recvmsg", "recv"),
@@ -83,13 +83,13 @@ class UnderCallgrind(ReferenceCluster):
         ]  # fmt: skip
 
     def control(self, *words: str) -> None:
-        """Say something to callgrind in every node. Errors: CalledProcessError, TimeoutExpired."""
+        """Send a command to callgrind in every node. Errors: CalledProcessError, TimeoutExpired."""
         for pid in processes(self).values():
             command = ["callgrind_control", *words, str(pid)]
             subprocess.run(command, check=True, capture_output=True, timeout=TOOL_TIMEOUT_S)
 
     def counted(self, does: Callable[[], None]) -> dict[int, int]:
-        """Node -> the instructions that it executed meanwhile."""
+        """Node -> the instructions that it executes during `does`."""
         files = {member.node.id: set(member.folder.glob("callgrind.out.*")) for member in self.members}
         self.control("-i", "on")
         does()
@@ -103,7 +103,7 @@ class UnderCallgrind(ReferenceCluster):
 
 
 def write_under_callgrind(records: int) -> None:
-    """In a process under callgrind, whose instructions are counted from the first record to the last."""
+    """Write records in this process, which runs under callgrind; count its instructions from the first record to the last."""
     nodes = Operations()
 
     def control(*words: str) -> None:
@@ -130,13 +130,13 @@ def in_process(records: int) -> float:
 
 
 def total_of(path: Path) -> int:
-    """The instructions that a callgrind file adds up to."""
+    """The total instructions of a callgrind file."""
     found = re.search(r"^totals: (\d+)", path.read_text(), re.MULTILINE)
     return int(found[1]) if found is not None else 0
 
 
 def calls_of(summary: str) -> dict[str, int]:
-    """The table of `strace -c`: system call -> how often."""
+    """System call -> number of calls, from the table of `strace -c`."""
     lines = [line.split() for line in summary.splitlines()]
     return {
         words[-1]: int(words[3]) for words in lines if len(words) >= 5 and words[3].isdigit() and words[-1] != "total"
@@ -170,19 +170,19 @@ class Load:
         self.produce(WARM_UP)
 
     def produce(self, records: int) -> None:
-        """Errors: RuntimeError where one is not acknowledged."""
+        """Send records one after the other. Errors: RuntimeError if one is not acknowledged."""
         for _ in range(records):
             self._connection.socket.sendall(self._request)
             check(PRODUCE, PRODUCE_VERSION, self._connection.receive())
 
 
 def by_role(counts: Mapping[int, float], leader: int) -> dict[str, float]:
-    """What the leader, and what both followers together count."""
+    """The leader's count, and the sum of both followers'."""
     return {"leader": counts[leader], "followers": sum(counts.values()) - counts[leader]}
 
 
 def instructions(folder: Path, records: int) -> dict[str, float]:
-    """By role, thousands per record."""
+    """Role -> thousands of instructions per record."""
     cluster = UnderCallgrind("reference:3", nodes=NODES, folder=folder, config=PATIENT)
     try:
         cluster.open()
@@ -198,7 +198,7 @@ def instructions(folder: Path, records: int) -> dict[str, float]:
 
 
 def system_calls(folder: Path, records: int) -> dict[str, dict[str, float]]:
-    """By row and role, per record."""
+    """Row -> role -> system calls per record."""
     cluster = ReferenceCluster("reference:3", nodes=NODES, folder=folder, config=PATIENT)
     try:
         cluster.open()
@@ -221,7 +221,7 @@ def system_calls(folder: Path, records: int) -> dict[str, dict[str, float]]:
 
 
 def measure(records: int) -> dict[str, dict[str, float]]:
-    """Row -> role -> what one record costs."""
+    """Row -> role -> the cost of one record."""
     with tempfile.TemporaryDirectory() as folder:
         rows = {"instructions": instructions(Path(folder, "callgrind"), records)}
         return rows | system_calls(Path(folder, "strace"), 10 * records)

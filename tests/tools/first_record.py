@@ -1,4 +1,4 @@
-"""How long a test waits for its broker: `python -m tests.tools.first_record [TARGET...]`, by default the reference and Kafka.
+"""Measures how long a test waits for its broker: `python -m tests.tools.first_record [TARGET...]` (default: reference and Kafka).
 
 From the import of the package to the first record that a producer (`confluent-kafka`) has acknowledged, in a new process each
 time: the least and the median of seconds, and the CPU seconds of all processes, the broker's end included.

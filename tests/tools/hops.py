@@ -1,4 +1,4 @@
-"""Counts what each hop of an operation costs in Python: calls and bytecodes, which do not depend on the machine's load.
+"""Counts the cost of each hop of an operation in Python: calls and bytecodes, which do not depend on the machine's load.
 
     python -m tests.tools.hops [OPERATION] [--functions N]
 
@@ -27,7 +27,7 @@ from typing import Any
 from tests.tools.way import CODEC, OPERATIONS, REFERENCE, Operations, Way
 
 WARM_UP = 3
-"""Records before the one that is counted: codecs are compiled, and what is remembered is known."""
+"""Records before the one that is counted: they compile the codecs and fill the caches."""
 COLUMNS = ("calls", "codec", "bytecodes")
 
 
@@ -40,7 +40,7 @@ class Hop:
     bytecodes: Counter[CodeType] = field(default_factory=Counter[CodeType])
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        """The tracer of a frame that begins, or (a generator's) goes on."""
+        """Count a frame that begins or (a generator's) resumes; return the tracer of its bytecodes."""
         self.calls[frame.f_code] += not frame.f_code.co_name.startswith("<")
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         return self.count
@@ -65,7 +65,7 @@ def is_codec(code: CodeType) -> bool:
 
 @dataclass(slots=True)
 class Hops(Way):
-    """What an operation costs, hop by hop."""
+    """The cost of an operation, hop by hop."""
 
     hops: list[Hop] = field(default_factory=list[Hop])
 

@@ -98,7 +98,7 @@ class Tools:
         return self.start(tool, *arguments, stdin=stdin).result(timeout_s)
 
     def start(self, tool: str, *arguments: object, stdin: str = "") -> Future[Ran]:
-        """Start a tool; the future is done when it has ended."""
+        """Start a tool; the future has its result when it ends."""
         future: Future[Ran] = Future()
         with self._lock:
             number = next(self._numbers)
@@ -125,8 +125,7 @@ class Tools:
 
 
 def run_in_own_jvm(tool: str, *arguments: object, timeout_s: float = TIMEOUT_S, jvm: Sequence[str] = ()) -> Ran:
-    """For a tool that does its last work while its JVM ends (the verifiable producer closes and sums up then), or that wants
-    options of the JVM."""
+    """Run a tool that works while its JVM ends (the verifiable producer closes and sums up then), or that needs JVM options."""
     java, *rest = java_command()
     command = [java, *jvm, *rest, TOOLS[tool], *(str(each) for each in arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)

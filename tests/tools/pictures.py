@@ -24,14 +24,14 @@ STEPS = (
     (("history", "check", f"{FAILURE}/history", "--output", "verdict"), "verdict/report.html", "verdict.png", 1000),
     (("replay", f"{FAILURE}/schedule.json"), "results/latest/explorer.html", "replay.png", 1100),
 )  # fmt: skip
-"""Words of a command, the page that it leaves, the picture, and its width in pixels."""
+"""Words of a command, the page that it writes, the picture, and its width in pixels."""
 HIGHEST = 1100
 FOUND = 1
 """The exit code of each command: it finds the bug."""
 
 
 def draw(browser: Browser, page: Path, width: int, picture: Path) -> None:
-    """The top of a page, as far as it is not too high for a document."""
+    """Store a picture of the top of a page, at most HIGHEST pixels high."""
     browser.open(page.resolve().as_uri(), width=width)
     browser.evaluate("window.loaded")
     high = min(browser.evaluate("document.body.scrollHeight"), HIGHEST)

@@ -1,9 +1,9 @@
 """Runs of the suite over each security protocol beside those over plaintext: `python -m tests.tools.secured RESULTS...` stores them.
 
-RESULTS are result folders of `tidegauge run --security PROTOCOL`; of several of one target and protocol a later one goes before an
-earlier one, but what it did not judge. Of a run that was killed give TARGET,PROTOCOL,FILE with its verdicts.jsonl. Rows of
-other targets and protocols stay. `secured.json` has, for each target and protocol, how many requirements got each verdict,
-and which got another one than over plaintext (of Kafka: in the matrix of releases, where no run over plaintext is given).
+RESULTS are result folders of `tidegauge run --security PROTOCOL`. Of several for one target and protocol, a later verdict
+replaces an earlier one, unless it is `not judged`. A killed run is given as TARGET,PROTOCOL,FILE with its verdicts.jsonl. Rows of other
+targets and protocols are kept. `secured.json` has, for each target and protocol, the number of requirements with each verdict,
+and those with another verdict than over plaintext (Kafka's is from the matrix of releases if no run over plaintext is given).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STORE = Path(__file__).parents[1] / "conformance" / "secured.json"
 
 
 def verdicts(given: str) -> tuple[str, str, dict[str, str]]:
-    """Of a result folder, or a killed run's file: the target, the protocol, and what each requirement got."""
+    """The target, the protocol and each requirement's verdict, of a result folder or a killed run's file."""
     if given.endswith(".jsonl"):
         spec, protocol, file = given.split(",", 2)
         lines = [json.loads(line) for line in Path(file).read_text().splitlines()]
@@ -46,13 +46,13 @@ def table(given: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def released(spec: str) -> dict[str, str]:
-    """What the matrix of releases has of a Kafka, measured over plaintext."""
+    """A Kafka's verdicts over plaintext, from the matrix of releases."""
     _, version = spec.split(":")[:2]
     return {id: cell.verdict for (release, id), cell in Matrix.read().cells.items() if release == version}
 
 
 def row(got: dict[str, str], plain: dict[str, str]) -> dict[str, Any]:
-    """`differs` has the verdict over plaintext, and this run's, of what was judged in both."""
+    """One run's row. `differs` has both verdicts of each requirement that this run and plaintext judged differently."""
     differs = {
         id: [plain[id], verdict]
         for id, verdict in sorted(got.items())

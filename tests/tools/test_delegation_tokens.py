@@ -22,16 +22,16 @@ PRINTED: dict[str, list[str]] = {}
 
 
 def printed(ran: Ran) -> list[str]:
-    """The lines of the output, without values that differ each time; of an error its message."""
+    """The lines of the output, without values that differ each time, and the messages of errors."""
     text = ran.out
     for pattern, name in LIKE:
         text = pattern.sub(name, text)
-    said = [line for line in ran.errors.splitlines() if line.startswith("org.apache.kafka.common.errors")]
-    return [str(ran.code), *(line.strip() for line in text.splitlines() if line.strip()), *said]
+    errors = [line for line in ran.errors.splitlines() if line.startswith("org.apache.kafka.common.errors")]
+    return [str(ran.code), *(line.strip() for line in text.splitlines() if line.strip()), *errors]
 
 
 LONGEST = ("--max-life-time-period", "-1")
-"""As long as the brokers let a token be used."""
+"""The longest lifetime that the brokers allow."""
 
 
 @pytest.fixture(params=[SecuredKafka, SecuredReference], ids=["kafka", "reference"])

@@ -62,7 +62,7 @@ class TestLiveGroup:
                 row for row in typed if row["GROUP"] == "watchers"
             ).items()
 
-    def test_what_is_refused_while_it_runs(self, admin: Admin) -> None:
+    def test_deletions_and_resets_are_refused_while_members_run(self, admin: Admin) -> None:
         topic = admin.topic("in-use", partitions=4)
         admin.produce(topic, "a")
         with two_members(admin, topic, "users"):
@@ -87,7 +87,7 @@ def offsets_logs(folder: Path) -> list[Path]:
     return [log for log in sorted(folder.rglob("__consumer_offsets-*/*.log")) if log.stat().st_size]
 
 
-def test_the_tool_decodes_what_groups_write(tools: Tools, tmp_path: Path) -> None:
+def test_the_tool_decodes_the_records_of_groups(tools: Tools, tmp_path: Path) -> None:
     """Members, an assignment, offsets with metadata, and their removal, in Kafka's own record formats."""
     with open_target("reference:1", folder=tmp_path) as target:
         admin = Admin(tools, target)

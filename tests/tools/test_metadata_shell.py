@@ -21,7 +21,7 @@ pytestmark = pytest.mark.java
 
 
 def as_kafka_writes(id: UUID) -> str:
-    """An id in the letters of Kafka's tools."""
+    """An id as Kafka's tools print it."""
     return base64.urlsafe_b64encode(id.bytes).decode().rstrip("=")
 
 
@@ -54,10 +54,10 @@ def test_it_reads_a_partition_in_a_snapshot(folder: Path) -> None:
     shows(snapshot, "cat", "/image/topics/byName/orders/0", expected=["leader=1,", "isr=[1]", directories])
 
 
-def test_a_snapshot_is_what_the_log_says_up_to_there(
+def test_a_snapshot_equals_the_image_of_the_log_up_to_its_end(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that lacks a configuration of the log is named with it."""
+    """A snapshot that lacks a configuration of the log is reported with it."""
     copied = shutil.copytree(folder, tmp_path / "copied")
     older, newest = sorted(copied.glob("*.checkpoint"))
     assert [*snapshot_differences({1: copied})] == [(1, 6, [])]
@@ -68,7 +68,7 @@ def test_a_snapshot_is_what_the_log_says_up_to_there(
     for _ in range(3 * ATTEMPTS):
         ((node, end, found),) = snapshot_differences({1: copied})
         assert (node, end) == (1, 6)
-        differences = found or []  # None where the shell printed before it had read, which one attempt does not hide
+        differences = found or []  # None if the shell printed before it had read the file
         if differences and all(each.startswith(missing) for each in differences):
             break
     assert f"{missing}/retention.ms:/5" in differences
@@ -76,7 +76,7 @@ def test_a_snapshot_is_what_the_log_says_up_to_there(
 
 
 def test_a_snapshot_behind_a_control_batch_is_compared(folder: Path, tmp_path: Path) -> None:
-    """The shell waits for ever where a log ends so: with kraft.version 1 and its voters, as in a hunt of a mixed cluster."""
+    """The shell waits for ever at a log that ends in a control batch (kraft.version 1 and its voters, in a mixed cluster)."""
     copied = shutil.copytree(folder, tmp_path / "copied")
     _, newest = sorted(copied.glob("*.checkpoint"))
     (segment,) = copied.glob("*.log")
@@ -87,7 +87,7 @@ def test_a_snapshot_behind_a_control_batch_is_compared(folder: Path, tmp_path: P
 
 
 def test_two_empty_images_are_no_agreement(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two such images are equal, and no agreement."""
+    """They are equal because the shell printed them before it had read the files."""
     unread = "features:\n  metadataVersion:\n    Optional.empty\nprovenance:\n  offset -1, epoch -1, time 1969\n"
     read, asked = (
         "features:\n  metadataVersion:\n    Optional[4.3-IV0]\nprovenance:\n  offset 5, epoch 1, time 2026\n",

@@ -39,12 +39,12 @@ ROWS = {"ISR shrink": "AlterPartition (the ISR shrinks)", "produce": "produce, a
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_operation_calls_more_than_the_document_says(operation: str) -> None:
+def test_no_operation_calls_more_than_the_documented_number(operation: str) -> None:
     """A change that makes an operation longer updates the table, with a reason."""
     name = ROWS.get(operation, operation.replace("end of transaction", "end of a transaction"))
     (row,) = (line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {name} |"))
-    said = int(row.split("|")[3].replace(",", ""))
-    assert len(way_of(operation).calls) <= said * MOST
+    documented = int(row.split("|")[3].replace(",", ""))
+    assert len(way_of(operation).calls) <= documented * MOST
 
 
 def test_deadlines_read_no_settings() -> None:

@@ -2,7 +2,7 @@
 
     python -m tests.tools.way [OPERATION] [--list]
 
-Three nodes run in this process, and a message arrives at once. What a traced step sends is traced where it arrives, and so on.
+Three nodes run in this process, and a message arrives at once. The messages of a traced step are traced where they arrive.
 For each operation:
 
     steps        inputs of a node: a message or a tick
@@ -58,7 +58,7 @@ COLUMNS = ("steps", "calls", "functions", "files", "returns")
 
 @dataclass(slots=True)
 class Way:
-    """What an operation has called."""
+    """The calls of an operation."""
 
     steps: int = 0
     calls: list[tuple[int, str, str]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Way:
 
     @contextmanager
     def traced(self, name: str = "") -> Iterator[None]:
-        """Trace a step; `name` says whose and what it is."""
+        """Trace a step; `name` describes it, with its node."""
         self.steps += 1
         sys.setprofile(self.note)
         try:
@@ -97,7 +97,7 @@ Traced = Literal["all", "what it sends", "nothing"]
 
 
 class Nodes(ThreeNodes):
-    """Three nodes, all brokers and voters, and one client; what a traced step sends is traced where it arrives."""
+    """Three nodes, all brokers and voters, and one client; the messages of a traced step are traced where they arrive."""
 
     new_way: type[Way] = Way
 
@@ -119,7 +119,7 @@ class Nodes(ThreeNodes):
             self.nodes[id].next_deadline()  # as drivers ask after each step
 
     def _step(self, id: NodeId, method: Any, *arguments: Any) -> None:
-        """One input of a node, and what it sends."""
+        """Run one input of a node, and mark its messages as traced or not."""
         if self.awaited:
             self.way, self._is_traced = self.new_way(), True
         before = len(self._under_way)
@@ -138,7 +138,7 @@ class Nodes(ThreeNodes):
         return super().deliver()
 
     def _ends(self, event: Any) -> tuple[NodeId, ...]:
-        """Between which nodes a message is on its way."""
+        """The nodes between which a message travels."""
         if event.take is Node.answered:
             return event.node, event.arguments[0]
         askers = [asker for (asker, _, _), each in self._connections.items() if each == event.connection]
@@ -152,7 +152,7 @@ class Nodes(ThreeNodes):
     # ---- the client
 
     def asked(self, body: Message, version: int, *, of: int = 1, traced: Traced = "nothing") -> Any:
-        """Ask a node; its answer, when all that it caused is quiet."""
+        """Send a request to a node. Return the response after all messages that it caused are delivered."""
         frame = encode_request(body.KEY, version, 1, "way", body)[4:]
         self.answers.clear()
         self.way = self.new_way() if traced != "nothing" else self.way
@@ -181,7 +181,7 @@ class Operations(Nodes):
         self.write()
 
     def _coordinator(self, topic: str, key_type: int) -> int:
-        """The node that leads the only partition of an internal topic, once it answers for it."""
+        """Wait until the coordinator has loaded the only partition of an internal topic; return its node."""
         request = FindCoordinatorRequest(key=NAME, key_type=key_type)
         self.run_until(lambda: self.asked(request, 3).error_code == ErrorCode.NONE)
         leader = self.nodes[NodeId(1)].image.topics[topic].partitions[0].leader
@@ -203,11 +203,11 @@ class Operations(Nodes):
         self.write("all")
 
     def fetch(self) -> None:
-        """The followers' part of a produce: from the answers to their waiting fetches on."""
+        """The followers' part of a produce, which begins with the responses to their waiting fetches."""
         self.write("what it sends")
 
     def shrink(self) -> None:
-        """A follower is silent and behind, and the leader has it taken out of the ISR."""
+        """Let a silent follower lag, so that the leader removes it from the ISR."""
         self.silent = self.follower
         self.write(acks=1)
         self.awaited = ALTER_PARTITION
@@ -215,11 +215,11 @@ class Operations(Nodes):
         self.settle()
 
     def commit(self) -> None:
-        """A group without members commits an offset."""
+        """Commit an offset of a group without members."""
         check(error_of(self.asked(commit_request(NAME, {(TOPIC, 0): 1}), 8, of=self.groups, traced="all")))
 
     def end(self) -> None:
-        """A transaction over one partition commits."""
+        """Commit a transaction over one partition."""
         session = ProducerSession(NAME)
         given = self.asked(session.begin(), 4, of=self.transactions)
         session.become(given.producer_id, given.producer_epoch)
@@ -229,7 +229,7 @@ class Operations(Nodes):
 
 
 def name_of_step(id: NodeId, method: Any, arguments: tuple[Any, ...]) -> str:
-    """`method` is one of a node's inputs."""
+    """The name of one input of a node; `method` is the method of Node that takes it."""
     if method is Node.receive:
         return f"node {id} receives {APIS[int.from_bytes(arguments[1][:2])].name}"
     if method is Node.answered:
@@ -252,7 +252,7 @@ OPERATIONS: dict[str, Callable[[Operations], None]] = {
 
 
 def way_of(operation: str) -> Way:
-    """What one operation calls, in a cluster of its own."""
+    """The calls of one operation, in a cluster of its own."""
     nodes = Operations()
     nodes.settle()
     OPERATIONS[operation](nodes)

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from linearizability.client.errors import errors_in
 from linearizability.targets import open_target
 from linearizability.targets.target import Target
 from linearizability.targets.wire import Wire, WireError
@@ -39,7 +40,7 @@ PROPERTIES = {
 }
 TOPIC = "orders"
 PARTITIONS = 2
-WISH_WITHIN_S = 20
+ACCEPTED_WITHIN_S = 20
 SETTLED_S = 1.0
 PAUSE_S = 0.02
 """Between two records of the load."""
@@ -78,31 +79,35 @@ def killed_and_back(target: Target, node: int) -> None:
     time.sleep(1.0)
 
 
-def wish(target: Target, request: Message) -> None:
+def send_until_accepted(target: Target, request: Message) -> None:
     """Send a request to the first node, which forwards it, until the controller accepts it."""
-    until = time.monotonic() + WISH_WITHIN_S
+    until, errors = time.monotonic() + ACCEPTED_WITHIN_S, list[object]()
     while time.monotonic() < until:
         try:
             with Wire.connect(target.nodes[0].host, target.nodes[0].port, timeout_s=5) as wire:
-                if getattr(wire.call(request), "error_code", 0) == 0:
+                if not (errors := [*errors_in(wire.call(request))]):
                     return
-        except (WireError, OSError):
-            pass
+        except (WireError, OSError) as error:
+            errors = [error]
         time.sleep(0.2)
-    raise AssertionError(f"no controller accepted {request}")
+    raise AssertionError(f"no controller accepted {request}: {errors}")
 
 
 def reassigned(target: Target, *replicas: int) -> None:
     asked = AlterPartitionReassignmentsRequest
     wanted = asked.ReassignablePartition(partition_index=0, replicas=[NodeId(replica) for replica in replicas])
-    wish(target, asked(topics=[asked.ReassignableTopic(name=TOPIC, partitions=[wanted])], timeout_ms=5_000))
+    send_until_accepted(
+        target, asked(topics=[asked.ReassignableTopic(name=TOPIC, partitions=[wanted])], timeout_ms=5_000)
+    )
     time.sleep(SETTLED_S)
 
 
 def required_in_sync(target: Target, number: int) -> None:
     asked = IncrementalAlterConfigsRequest
     config = asked.AlterableConfig(name="min.insync.replicas", config_operation=0, value=str(number))
-    wish(target, asked(resources=[asked.AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[config])]))
+    send_until_accepted(
+        target, asked(resources=[asked.AlterConfigsResource(resource_type=2, resource_name=TOPIC, configs=[config])])
+    )
     time.sleep(SETTLED_S)
 
 

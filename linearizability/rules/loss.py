@@ -21,6 +21,7 @@ from linearizability.rules.retention import log_starts
 from linearizability.rules.rule import UNPROVEN, Context
 
 ACKS_BELOW_ALL = "acks below all acknowledge before the in-sync replicas have the record"
+LAST_OF_ALL = f"{UNPROVEN}why the last record of all is gone: compaction keeps it, unless it is a tombstone"
 READ_OF_TOO_FEW = (
     f"{UNPROVEN}how many replicas were in sync when the record was read: below min.insync.replicas acks=all is refused, and with "
     "lower acks a loss of power on the only one may take what was read (before KIP-966)"
@@ -176,8 +177,8 @@ def complete_drains(partition: PartitionHistory) -> Mask:
 
 
 def carried(partition: PartitionHistory, context: Context) -> Array:
-    """Rows that other parts need: the record that each group read first, of all and of those of each era; and
-    which groups passed over records at will."""
+    """Rows that other parts need: the record that each group read first, of all and of those of each era; the last one of all;
+    and which groups passed over records at will."""
     commits = partition.rows(Kind.COMMIT)
     observations = partition.observations
     ours = owned(partition, observations.offset)
@@ -195,13 +196,27 @@ def carried(partition: PartitionHistory, context: Context) -> Array:
         its = mine[observations.group[mine] == group]
         sent = sent_at(partition)[its] if context.excuses else np.empty(0, np.int64)
         first += [_first(partition, its), *(_first(partition, its[sent > after]) for after in sorted(starts))]
-    seen = np.unique(np.concatenate([np.empty(0, np.intp), *first, sought[of_groups]]))
-    chosen = (partition.places_of(Kind.OBSERVATION, seen), partition.places_of(Kind.COMMIT, willed[by_groups]))
+    every = np.arange(len(observations))
+    last_sent, last_seen = (
+        rows[np.argsort(slots, kind="stable")][-1:]
+        for rows, slots in (
+            (np.arange(len(partition.appends)), partition.append_position),
+            (every[placed], partition.observation_slot[placed]),
+        )
+    )
+    seen = np.unique(np.concatenate([last_seen, *first, sought[of_groups]]))
+    chosen = (
+        partition.places_of(Kind.APPEND, last_sent),
+        partition.places_of(Kind.OBSERVATION, seen),
+        partition.places_of(Kind.COMMIT, willed[by_groups]),
+    )
     return np.concatenate(chosen)
 
 
 CUT = Cut(
-    By.OFFSET, "the record that each group read first, and one of each group whose members sought a position", carried
+    By.OFFSET,
+    "the record that each group read first, the last one of all, and one of each group whose members sought a position",
+    carried,
 )
 
 
@@ -218,11 +233,20 @@ def permitted_loss(partition: PartitionHistory, context: Context, indices: Array
         doubled = np.flatnonzero(transactional & (reasons == ""))
         reasons[doubled] = _taken_for_another(partition, context, indices[doubled])
     if context.contract.cleanup == "compact":
-        reasons = np.where(reasons == "", "compaction keeps only the last record of each key", reasons)
+        gone = np.where(_is_last(partition)[indices], LAST_OF_ALL, "compaction keeps only the last record of each key")
+        reasons = np.where(reasons == "", gone, reasons)
     careful, loss = appends.flag(Flag.ACKS_ALL)[indices], losses(partition, context)
     revoked = ~careful & loss.revoked[indices]
     reasons[revoked & (reasons == "") & (context.faults_at < loss.drained_at[indices])] = READ_OF_TOO_FEW
     return np.where(careful | revoked, reasons, ACKS_BELOW_ALL).astype(str)
+
+
+def _is_last(partition: PartitionHistory) -> Mask:
+    """For each append whether no other record may lie beyond it."""
+    position = partition.append_position
+    others = (position < 0) & (partition.appends.outcome != Outcome.FAIL)
+    last = max(position.max(initial=-1), partition.observation_slot.max(initial=-1))
+    return (position == last) & (position >= 0) & (not others.any())
 
 
 def _taken_for_another(partition: PartitionHistory, context: Context, rows: Array) -> Array:

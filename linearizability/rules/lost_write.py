@@ -42,8 +42,9 @@ RULE = Rule(
     promise="Violation for acks=all, and for lower acks where a poll had returned the record before a final read began that did "
     "not: what consumers are given is committed. After a fault that is unknown. Permitted for what lower acks acknowledged and "
     "no poll returned, under unclean elections, where an excuse covers the record (power lost, and min.insync.replicas replicas "
-    "in doubt at once), and where compaction or retention removed it. A transaction of unknown outcome counts as acknowledged "
-    "once a reader of committed records was given any record of it.",
+    "in doubt at once), and where compaction or retention removed it; compaction removes no last record but a tombstone, so that "
+    "is unknown. A transaction of unknown outcome counts as acknowledged once a reader of committed records was given any record "
+    "of it.",
     source="Kafka documentation, design: replication and message delivery semantics; requirement HIS-01",
     needs="acknowledged offsets; consumers that begin at the log start, and do not seek beyond; best a final drain",
     cost="linear",

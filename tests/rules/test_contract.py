@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from linearizability.history.contract import Contract
 from linearizability.history.notation import history, parse
 from linearizability.history.operations import drain, poll, send
 from linearizability.history.paired import derive_events
@@ -20,6 +21,12 @@ LOST = """
     0 send t-0:3@2
     1 [40 90] drain t-0 start=0 end=2 position=2
     2 poll t-0:1@0 t-0:3@2
+"""
+PASSED = """
+    0 send t-0:1@0
+    0 send t-0:2@1
+    0 send t-0:3@2
+    1 poll t-0:1@0 t-0:3@2
 """
 DOUBLE = """
     0 send t-0:1@0
@@ -65,7 +72,8 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("lost-write", LOST, {"unclean_election": True}, "valid"),
     ("lost-write", LOST, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "valid"),
     ("lost-write", LOST, {"min_isr": 2, "replicas_losing_unflushed_data": 1}, "invalid"),
-    ("lost-write", LOST, {"cleanup": "compact"}, "valid"),
+    ("lost-write", PASSED, {"cleanup": "compact"}, "valid"),
+    ("lost-write", PASSED, {}, "invalid"),
     ("duplicate", DOUBLE, {}, "invalid"),
     ("duplicate", DOUBLE, {"idempotence": False}, "valid"),
     ("inconsistent-offsets", OVERWRITTEN, {}, "invalid"),
@@ -277,3 +285,36 @@ def test_what_was_read_is_kept_whatever_the_acks(
     given = {"bound_after_healing_ms": 10_000} | contract
     judgement = judge_history(history(text, given))
     assert judgement.verdict == verdict, judgement.to_json()
+
+
+@pytest.mark.parametrize(
+    ("final", "other", "verdict"),
+    [
+        ([], None, "unknown"),
+        ([(2, 3)], None, "valid"),
+        ([], "info", "valid"),  # it may lie behind, under the same key
+        ([], "fail", "unknown"),
+        ([(3, 4)], "ok", "valid"),
+        ([(2, 3)], "ok", "unknown"),
+    ],
+)
+def test_compaction_keeps_the_last_record_of_all(
+    tmp_path: Path, final: list[tuple[int, int]], other: str | None, verdict: str
+) -> None:
+    """Of the first three records, and maybe a fourth, the final read returns these."""
+    contract = Contract(cleanup="compact")
+    with Recorder.open(tmp_path, process=0, run="r", contract=contract) as producer:
+        for value in (1, 2, 3):
+            producer.ok(producer.invoke("send", [send("t-0", value)]), [send("t-0", value, offset=value - 1)])
+        if other is not None:
+            last = producer.invoke("send", [send("t-0", 4)])
+            getattr(producer, other)(last, [send("t-0", 4, offset=3)] if other == "ok" else [send("t-0", 4)])
+    with Recorder.open(tmp_path, process=1, run="r", contract=contract) as reader:
+        reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(0, 1)]})])
+        drained = reader.invoke("drain")
+        if final:
+            reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": final})])
+        reader.ok(drained, [drain("t-0", 0, 4, 4)])
+    (judgement,) = check([tmp_path])
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert "lost-write" in judgement.anomalies

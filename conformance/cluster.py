@@ -491,10 +491,3 @@ class JudgedCluster(DescribedCluster):
         self.broker.expect(not lost, reported if not lost else f"acknowledged records are lost: {lost[:5]}")
         strange = set(stored.values()) - set(writes.sent)
         self.broker.expect(not strange, "nothing else than what was sent is in the log")
-
-    def expect_leader_named(self, topic: Topic, reported: tuple[int, int], endpoints: Collection[Any]) -> None:
-        """Require that a response names the leader of partition 0, its epoch and its address (KIP-951)."""
-        state = self.state(topic)
-        self.broker.expect_equal("the leader and epoch that are named", reported, (state.leader, state.epoch))
-        places = {one.node_id: (one.host, one.port) for one in endpoints}
-        self.broker.expect_equal("where the leader is", places.get(state.leader), self.address(state.leader))

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any
 
 from conformance.answers import only
 from conformance.batches import next_offset, without_rest
 from conformance.broker import Broker
+from conformance.cluster_state import State
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 
+UNNAMED = -1
+"""The leader and the epoch in a response that names none."""
 SERVED_WITHIN_S = 60.0
 """How long a follower may take to serve its leader's records on a busy machine."""
 
@@ -25,6 +29,10 @@ class DescribedCluster(ABC):
     @abstractmethod
     def address(self, node: int) -> tuple[str, int]:
         """The address of a node for clients."""
+
+    @abstractmethod
+    def state(self, topic: Topic, via: int | None = None) -> State:
+        """The state of partition 0, from the Metadata of node `via`, or of the default one."""
 
     def described(self, topic: Topic) -> Any:
         """Partition 0 as DescribeTopicPartitions reports it, eligible leader replicas included."""
@@ -55,3 +63,19 @@ class DescribedCluster(ABC):
             return bytes(data)
 
         return self.broker.eventually(served, f"node {node} serves {until} records", within_s=SERVED_WITHIN_S)
+
+    def expect_leader_named(self, topic: Topic, reported: tuple[int, int], endpoints: Collection[Any]) -> None:
+        """Require that a response names the leader of partition 0, its epoch and its address (KIP-951).
+
+        Tolerates what it leaves out: clients then ask for metadata, as before the KIP (Metadata.updatePartitionLeadership).
+        """
+        if UNNAMED in reported:
+            self.broker.tolerate(f"the leader and epoch that are named are {reported}")
+            return
+        state = self.state(topic)
+        self.broker.expect_equal("the leader and epoch that are named", reported, (state.leader, state.epoch))
+        places = {one.node_id: (one.host, one.port) for one in endpoints}
+        if state.leader in places:
+            self.broker.expect_equal("where the leader is", places[state.leader], self.address(state.leader))
+        else:
+            self.broker.tolerate(f"no address of the leader {state.leader} is given")

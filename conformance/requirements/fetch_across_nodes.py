@@ -62,6 +62,7 @@ def above_the_high_watermark(broker: Broker) -> None:
     "leader's address.",
     accepted="NOT_LEADER_OR_FOLLOWER(6) without records, from a broker without a replica REPLICA_NOT_AVAILABLE(9) from v11 on "
     "before 2.6 (KAFKA-10223); from v11 on the records of the follower",
+    tolerated="no leader, or none of its addresses: clients ask for metadata then",
     nodes=3, configs=QUICK, deadline_s=DEADLINE_S, requires=("BAS-14",),
 )  # fmt: skip
 def fetch_elsewhere(broker: Broker) -> None:

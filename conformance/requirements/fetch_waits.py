@@ -105,7 +105,8 @@ def min_bytes_or_max_wait(broker: Broker) -> None:
     notices="client: each record reaches consumers up to fetch.max.wait.ms late",
     source="DelayedFetch.tryComplete (case G)",
     sentence="A waiting fetch is answered by the append that makes up min_bytes, and not by one before it.",
-    accepted="one batch where it is enough; both batches where two are needed, also over two partitions; long before max_wait_ms",
+    accepted="one batch where it is enough; both batches where two are needed, also over two partitions; before half of "
+    "max_wait_ms, so that a broker that looks again within that time is not distinguished from one that is woken",
 )
 def woken_by_an_append(broker: Broker) -> None:
     topic = broker.topic(2)

@@ -22,7 +22,8 @@ WITH_LEADER = 10
     "v10 on it names the leader, its epoch and its address.",
     accepted="NOT_LEADER_OR_FOLLOWER(6) and base offset -1 from a follower and from a broker that has no replica, in every "
     "version; the log end stays",
-    tolerated="another base offset beside the error: PRD-27 speaks of it",
+    tolerated="another base offset beside the error: PRD-27 speaks of it; no leader, or none of its addresses: "
+    "clients ask for metadata then",
     nodes=3, configs=QUICK, deadline_s=DEADLINE_S, requires=("BAS-14",),
 )  # fmt: skip
 def produce_elsewhere(broker: Broker) -> None:

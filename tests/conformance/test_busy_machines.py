@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -159,7 +159,27 @@ def test_a_write_may_run_out_of_time_while_the_active_controller_is_dead(
     on(monkeypatch, controller_elections, Misplacing(broker, set()))
     catalogue()["ELE-16"].test(broker)  # type: ignore[misc]
     on(monkeypatch, controller_elections, Sound(broker, set(), late=99))
-    with pytest.raises(Failed, match="produce goes on"):
+    with pytest.raises(Failed, match="produce and fetch go on"):
+        catalogue()["ELE-16"].test(broker)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("attempts", "goes_on"), [(1, True), (99, False)])
+def test_a_fetch_may_meet_a_change_of_leader_while_the_active_controller_is_dead(
+    attempts: int, goes_on: bool, broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unread(Sound):
+        """Serves no fetch until another controller is active, in so many attempts."""
+
+        reads = 0
+
+        def expect_kept(self, topic: Topic, writes: Any) -> None:
+            self.reads += 1
+            if self.reads % 2 == 1 and self.reads < 2 * attempts:
+                raise Failed("a fetch at offset 0 was answered with NOT_LEADER_OR_FOLLOWER(6)")
+            super().expect_kept(topic, writes)
+
+    on(monkeypatch, controller_elections, Unread(broker, set()))
+    with nullcontext() if goes_on else pytest.raises(Failed, match="produce and fetch go on"):
         catalogue()["ELE-16"].test(broker)  # type: ignore[misc]
 
 

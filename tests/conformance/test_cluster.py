@@ -303,6 +303,26 @@ def test_a_base_offset_beside_an_error_is_the_business_of_another_requirement(
     }
 
 
+def test_a_leader_without_an_address_is_asked_for_in_metadata(broker: Broker) -> None:
+    """crabka names the leader of KIP-951 without its address; Java leaves such a leader aside. A wrong one misleads it."""
+    nodes = JudgedCluster(broker)
+    topic = nodes.topic(1, 2)
+    leader, epoch = nodes.state(topic).leader, nodes.state(topic).epoch
+    host, port = nodes.address(leader)
+    nodes.expect_leader_named(topic, (leader, epoch), [SimpleNamespace(node_id=leader, host=host, port=port)])
+    assert broker.tolerances == []
+    nodes.expect_leader_named(topic, (-1, -1), [])
+    nodes.expect_leader_named(topic, (leader, epoch), [])
+    assert broker.tolerances == [
+        "the leader and epoch that are named are (-1, -1)",
+        f"no address of the leader {leader} is given",
+    ]
+    with pytest.raises(Failed, match="the leader and epoch"):
+        nodes.expect_leader_named(topic, (2, epoch), [])
+    with pytest.raises(Failed, match="where the leader is"):
+        nodes.expect_leader_named(topic, (leader, epoch), [SimpleNamespace(node_id=leader, host=host, port=port + 1)])
+
+
 def test_a_move_that_ends_in_another_order_has_lost_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = JudgedCluster(broker)
     topic = nodes.topic(1, 2)

@@ -26,6 +26,7 @@ MET_BY_AGREEING = {
     "GRP-45",
     "GRP-46",
     "OFF-02",
+    "OFF-12",
     "OFF-20",
     "OFF-21",
     "OFF-23",

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -21,12 +22,14 @@ from linearizability.targets.java import JavaMissing, java, java_release
 PACKAGES = ("pydantic", "rich", "jinja2", "cramjam", "crc32c")
 OPTIONAL_PACKAGES = ("confluent-kafka", "pyarrow", "hypothesis", "pyspark")
 
+JARS = "Kafka's jars"
+
 USES = {
     "judge a broker: run --target addr:HOST:PORT": ("loopback", *PACKAGES),
     "histories, hunts, simulations: history, hunt, fuzz": ("confluent-kafka", "pyarrow", "hypothesis"),
     "hunts that cut links": ("network namespaces",),
     "hunts in containers: hunt --backend docker": ("docker",),
-    "Apache Kafka as a target: kafka:VERSION": ("java",),
+    "Apache Kafka as a target: kafka:VERSION": ("java", JARS),
     "the specification, and histories on Spark: spec, --engine spark": ("java", "pyspark"),
 }
 """Use of this machine -> the checks that it needs."""
@@ -54,6 +57,7 @@ def examine(target: str = "", opening: Callable[..., Any] | None = None) -> tupl
         _loopback(),
         _disk(),
         _java(),
+        _jars(),
         _namespaces(),
         _docker(),
     ]
@@ -105,6 +109,20 @@ def _java() -> Check:
     except JavaMissing as error:
         return Check(name="java", state="missing", advice=f"kafka:VERSION targets, Spark and TLC need it. {error}.")
     return Check(name="java", state="ok", found=f"{java_release(found)}, {found}")
+
+
+def _jars() -> Check:
+    """Check for releases of Apache Kafka in the cache, or for what fetches them."""
+    from linearizability.targets.artifacts import is_cached, kafka_versions
+
+    kept = [version for version in kafka_versions() if is_cached(f"kafka-{version}")]
+    if kept:
+        return Check(name=JARS, state="ok", found=f"kept: {', '.join(kept)}")
+    if find_spec("pyspark"):
+        return Check(name=JARS, state="ok", found="none is kept; they are fetched when they are needed")
+    return Check(
+        name=JARS, state="missing", advice=f"Apache Ivy, of PySpark, fetches them: {extras.installing('spec')}"
+    )
 
 
 def _namespaces() -> Check:

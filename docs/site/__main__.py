@@ -86,6 +86,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=REPOSITORY / "build" / "site", help="default: build/site")
     folder = parser.parse_args().output.resolve()
+    print("building some 800 pages: a minute or two", file=sys.stderr)
     code = build(folder)
     if code == 0:
         print(folder / "html" / "index.html")

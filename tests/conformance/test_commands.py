@@ -18,7 +18,7 @@ import conformance.requirement
 import linearizability.targets
 from conformance.commands import app
 from conformance.contract_check import Check
-from conformance.doctor import USES, examine, uses
+from conformance.doctor import JARS, USES, examine, uses
 from conformance.results import Verdict
 from linearizability.results import new_run_folder
 from tests.conformance.parrot import Parrot, parrot, target_of
@@ -239,6 +239,16 @@ def test_doctor_names_what_is_there() -> None:
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert {"python", "loopback", "java"} <= {line.get("name") for line in lines}
     assert lines[-1]["verdict"] == "pass"
+
+
+def test_doctor_names_what_fetches_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("linearizability.targets.artifacts.is_cached", lambda name: False)
+    monkeypatch.setattr("conformance.doctor.find_spec", lambda name: None)
+    (kafka,) = [use for use in uses(examine()[0]) if "kafka:VERSION" in use.name]
+    assert "[spec]'" in kafka.obstacles[-1]
+    monkeypatch.setattr("linearizability.targets.artifacts.is_cached", lambda name: name == "kafka-4.3.1")
+    (jars,) = [check for check in examine()[0] if check.name == JARS]
+    assert (jars.state, jars.found) == ("ok", "kept: 4.3.1")
 
 
 def test_doctor_says_what_the_machine_can_be_used_for() -> None:

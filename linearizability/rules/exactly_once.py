@@ -139,6 +139,10 @@ class _Copies:
                 return excuse.reason
         return ""
 
+    def first_to_end(self, place: int, transactions: Array) -> int:
+        """Of these transactions the one whose work on the group's input was over first."""
+        return min(map(int, transactions), key=lambda each: int(self._times(ENDED, place, [each]).max(initial=-NEVER)))
+
     def _times(self, kind: int, place: int, transactions: Sequence[int]) -> Array:
         rows = self.of(kind)
         return rows[(rows[:, 1] == place) & np.isin(rows[:, 2], transactions), 3]
@@ -206,7 +210,8 @@ def copied_past(rows: Array, context: Context) -> Iterator[Found]:
         given = np.unique(taken[taken[:, 1] == place, 3])
         for _, _, sent, offset in due[~is_in(due[:, 3], given)].tolist():
             past = here[here[:, 3] > offset, 2]
-            reason = copies.reason_of_loss(context, int(place), [int(by)], sent)
+            first = copies.first_to_end(int(place), past) if context.excuses else int(by)
+            reason = copies.reason_of_loss(context, int(place), [first], sent)
             reason = _may_be_passed(copies, context, int(place), offset, past, reason)
             said = (
                 f"offset {offset} lies below the group's committed offset, and no transaction that may have committed "

@@ -55,13 +55,13 @@ def explained(context: Context, partition: PartitionHistory, unexcused: Mask, ma
     return np.where(unexcused, by_contract, np.where(likely == "", possible, likely))
 
 
-def eras(context: Context, partition: PartitionHistory, also: str = "") -> list[tuple[int, int]]:
+def eras(context: Context, partition: PartitionHistory, also: str = "", *, here: bool = True) -> list[tuple[int, int]]:
     """The times outside of the partition's excuses, as pairs (after, before). No excuse explains an anomaly exactly if, for some
-    pair, the missing record was made after `after` and its absence seen before `before`. `also` as in permits_loss."""
+    pair, the missing record was made after `after` and its absence seen before `before`. `also` and `here` as in permits_loss."""
     spans = sorted(
         (excuse.begins, excuse.ends)
         for excuse in context.excuses
-        if excuse.covers(partition.topic, partition.partition) or (also and excuse.touches(also))
+        if (here and excuse.covers(partition.topic, partition.partition)) or (also and excuse.touches(also))
     )
     bounds = [-NEVER - 1]
     for begins, ends in spans:

@@ -11,7 +11,7 @@ import numpy as np
 from linearizability.history.facts import UNKNOWN, Kind, Outcome
 from linearizability.history.keys import NEVER
 from linearizability.rules.cut import APART
-from linearizability.rules.excusing import GROUPS, permits_loss
+from linearizability.rules.excusing import GROUPS, eras, permits_loss
 from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
@@ -33,6 +33,8 @@ class _Claims:
     completed: Array
     has_offsets: Mask
     """Whether the group was known to have offsets by then: it is not removed any more."""
+    is_commit: Mask
+    """Whether a coordinator wrote it down. A former one that does not know it was replaced still answers with assignments."""
 
     def where(self, rows: Any) -> _Claims:
         return _Claims(*(getattr(self, each.name)[rows] for each in fields(self)))
@@ -41,9 +43,9 @@ class _Claims:
 def _claims(partition: PartitionHistory, context: Context) -> _Claims:
     commits, owned = partition.rows(Kind.COMMIT), partition.rows(Kind.OWNERSHIP)
     both = [rows.where((rows.epoch >= 0) & (rows.outcome == Outcome.OK)) for rows in (commits, owned)]
-    columns = [np.concatenate([getattr(rows, each.name) for rows in both]) for each in fields(_Claims)[:-1]]
+    columns = [np.concatenate([getattr(rows, each.name) for rows in both]) for each in fields(_Claims)[:-2]]
     is_commit = np.arange(len(columns[0])) < len(both[0])
-    claims = _Claims(*columns, has_offsets=is_commit)
+    claims = _Claims(*columns, has_offsets=is_commit.copy(), is_commit=is_commit)
     for group in np.unique(commits.group):
         accepted = (commits.group == group) & (commits.outcome == Outcome.OK)
         committed = commits.completed[accepted].min(initial=NEVER)
@@ -67,6 +69,7 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     wrong = np.flatnonzero(~np.any(differs, axis=0) & (member[1:] != member[:-1]))
     starts = np.concatenate([[True], np.any([*differs, member[1:] != member[:-1]], axis=0)])[: len(member)]
     number = np.cumsum(starts) - 1  # of each member in each generation
+    cell = np.cumsum(np.concatenate([[True], np.any(differs, axis=0)])[: len(member)]) - 1  # of each generation
     is_proven = np.zeros(len(member), bool)
     np.logical_or.at(is_proven, number, claims.has_offsets)
 
@@ -75,12 +78,27 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
         return -1, member[index], claims.operation[[index, index + 1]], text
 
     def permitted(indices: Array) -> Array:
-        both = np.stack([indices, indices + 1])
-        invoked, completed = claims.invoked[both].min(0), claims.completed[both].max(0)
-        reasons = permits_loss(context, partition, invoked, completed, GROUPS, here=False)
+        both, generations = np.stack([indices, indices + 1]), int(cell.max(initial=-1)) + 1
+        made, seen = np.full(generations, NEVER), np.full(generations, -NEVER)
+        np.minimum.at(made, cell, claims.invoked)
+        np.maximum.at(seen, cell, claims.completed)
+        reasons = permits_loss(context, partition, made, seen, GROUPS, here=False)
+        reasons[_in_one_era(partition, context, claims, cell, number)] = context.contract.permits_loss("all")
+        reasons = reasons[cell[indices]]
         return np.where((reasons == "") & ~is_proven[number[both]].all(0), BEGAN_AGAIN, reasons)
 
     yield from found(RULE.id, partition, wrong, witness, permitted)
+
+
+def _in_one_era(partition: PartitionHistory, context: Context, claims: _Claims, cell: Array, number: Array) -> Mask:
+    """Which generations had two members between two excuses, whatever their members did later: no loss explains that."""
+    torn = np.zeros(int(cell.max(initial=-1)) + 1, bool)
+    for after, before in eras(context, partition, GROUPS, here=False):
+        within = (claims.invoked > after) & ((claims.completed < before) | (before == NEVER))
+        within &= claims.is_commit | (after < -NEVER)  # after a loss a former coordinator may answer
+        pairs = np.unique(np.stack([cell[within], number[within]]), axis=1)
+        torn |= np.bincount(pairs[0], minlength=len(torn)) > 1
+    return torn
 
 
 def former_generation(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -104,7 +122,8 @@ def former_generation(partition: PartitionHistory, context: Context) -> Iterator
         def permitted(
             indices: Array, mine: Rows = mine, newest: Array = newest, before: Array = before, claims: _Claims = claims
         ) -> Array:
-            made = [claims.invoked[claims.epoch == newest[before[index]]].min() for index in indices]
+            known = np.stack([mine.epoch[indices], newest[before[indices]], before[indices]], axis=1).tolist()
+            made = [_known_since(claims, *each) for each in known]
             reasons = permits_loss(context, partition, made, mine.completed[indices], GROUPS, here=False)
             surely = np.maximum.accumulate(np.where(claims.has_offsets, claims.epoch, -1))
             is_proven = surely[before[indices]] > mine.epoch[indices]
@@ -115,6 +134,14 @@ def former_generation(partition: PartitionHistory, context: Context) -> Iterator
             return np.where((reasons == "") & ~is_proven, BEGAN_AGAIN, reasons)
 
         yield from found(FORMER.id, partition, wrong, witness, permitted)
+
+
+def _known_since(claims: _Claims, commit: int, newest: int, before: int) -> int:
+    """When the coordinator was last known to have a later generation than a commit's, by claims up to this place: it accepted a
+    commit in one. An assignment may be a former coordinator's answer: the newest generation counts from its first claim."""
+    later = claims.is_commit[: before + 1] & (claims.epoch[: before + 1] > commit)
+    first = claims.invoked[claims.epoch == newest].min()
+    return int(max(first, claims.invoked[: before + 1][later].max(initial=-NEVER)))
 
 
 def _member_since(partition: PartitionHistory, commits: Rows, index: int, claims: _Claims) -> int:

@@ -334,3 +334,82 @@ def test_three_records_at_one_offset_are_judged_two_by_two(operations: str, verd
     judgement = judge_history(history(excuse("t-0", 25, 40) + operations))
     found = [item for item in judgement.findings if item.rule in ("inconsistent-offsets", "offset-reuse")]
     assert found and all(bool(item.permitted) == (verdict == "valid") for item in found), judgement.to_json()
+
+
+GROUP = """
+    0 [0 1] send t-0:1@0 t-0:2@1 t-0:3@2
+    9 [2 3] poll t-0:1@0 t-0:2@1 t-0:3@2
+"""
+
+
+@pytest.mark.parametrize(("begins", "ends"), [(5, 8), (200, 210), (900, NEVER)])
+def test_two_owners_before_or_after_an_excuse_are_explained_by_none(begins: int, ends: int) -> None:
+    """One of them commits again much later."""
+    text = """
+        1 [10 12] commit g t-0@3 generation=4 member=a
+        2 [20 22] commit g t-0@3 generation=4 member=b
+        1 [1000 1002] commit g t-0@3 generation=4 member=a
+    """
+    judgement = judge_history(history(excuse("__consumer_offsets", begins, ends) + GROUP + text))
+    assert judgement.verdict == "invalid" and "two-owners" not in judgement.permitted, judgement.to_json()
+
+
+@pytest.mark.parametrize(
+    ("second", "begins", "ends", "verdict"),
+    [
+        ("2 [300 302] commit g t-0@3 generation=4 member=b", 200, 210, "valid"),
+        ("2 [300 302] assign t-0 group=g generation=4 member=b", 200, 210, "valid"),
+        ("2 [300 302] assign t-0 group=g generation=4 member=b\n1 [310 311] assign t-0 group=g generation=4 member=a",
+         200, 210, "valid"),  # one of them may have a former coordinator's answer
+        ("2 [300 302] commit g t-0@3 generation=4 member=b\n1 [310 311] commit g t-0@3 generation=4 member=a",
+         200, 210, "invalid"),
+    ],
+)  # fmt: skip
+def test_a_generation_may_be_given_out_again_after_an_excuse(second: str, begins: int, ends: int, verdict: str) -> None:
+    first = "1 [10 12] commit g t-0@3 generation=4 member=a"
+    judgement = judge_history(history(f"{excuse('__consumer_offsets', begins, ends)}{GROUP}{first}\n{second}"))
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert "two-owners" in judgement.anomalies
+
+
+@pytest.mark.parametrize(
+    ("between", "verdict"),
+    [
+        ("", "valid"),
+        ("2 [300 302] commit g t-0@3 generation=5 member=b", "invalid"),  # it knew the generation still
+        ("2 [300 302] assign t-0 group=g generation=5 member=b", "valid"),  # a former coordinator may have answered
+        ("2 [150 152] commit g t-0@3 generation=5 member=b", "valid"),
+    ],
+)
+def test_a_generation_that_was_known_after_an_excuse_was_not_lost(between: str, verdict: str) -> None:
+    text = f"""
+        1 [10 12] commit g t-0@3 generation=4 member=a
+        2 [50 52] commit g t-0@3 generation=5 member=b
+        {between}
+        1 [400 402] commit g t-0@3 generation=4 member=a
+    """
+    judgement = judge_history(history(excuse("__consumer_offsets", 200, 210) + GROUP + text))
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert "commit-of-former-generation" in judgement.anomalies
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "verdict"),
+    [(200, 210, "invalid"), (25, 28, "valid"), (-5, -3, "invalid"), (408, NEVER, "invalid")],
+)
+def test_an_excuse_that_began_after_a_record_was_passed_explains_nothing(begins: int, ends: int, verdict: str) -> None:
+    """The transaction that consumed the second record was aborted, and the next one passed it over; a third one commits later."""
+    text = """
+        1 [4 5] subscribe t-0 group=g
+        1 [10 12] txn poll t-0:1@0 send u-0:10@0 commit g t-0@1
+        1 [20 22] txn poll t-0:2@1 send u-0:20 commit g t-0@2 fail
+        2 [24 25] subscribe t-0 group=g
+        2 [30 32] txn poll t-0:3@2 send u-0:30@2 commit g t-0@3
+        0 [400 401] send t-0:4@3
+        9 [402 403] poll t-0:4@3 u-0:10@0 u-0:30@2
+        2 [404 406] txn poll t-0:4@3 send u-0:40@4 commit g t-0@4
+        9 [408 409] poll u-0:40@4
+    """
+    judgement = judge_history(history(excuse("__consumer_offsets", begins, ends) + GROUP + text))
+    assert judgement.verdict == verdict, judgement.to_json()
+    assert judgement.anomalies["copied-past"] == 1

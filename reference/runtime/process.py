@@ -129,9 +129,8 @@ async def _serve(
     if configuration.zookeeper is not None and isinstance(node, ZooKeeperNode):
         from reference.runtime.zookeeper import KazooDriver
 
-        server.attach(
-            KazooDriver(configuration.zookeeper, configuration.zookeeper_session_ms, server.on_zookeeper), node
-        )
+        driver = KazooDriver(configuration.zookeeper, configuration.zookeeper_session_ms, server.on_zookeeper, node.log)
+        server.attach(driver, node)
 
     def on_signal(number: int) -> None:
         logger.info("%s: stopping", signal.Signals(number).name)

@@ -28,6 +28,7 @@ from kazoo.handlers.threading import KazooTimeoutError  # pyright: ignore[report
 from kazoo.retry import KazooRetry  # pyright: ignore[reportMissingTypeStubs]
 
 from reference.runtime.configuration import ConfigurationError
+from reference.storage.log_directory import Logger
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import (
     NO_STAT,
@@ -107,8 +108,9 @@ def cluster_id_of(hosts: str, timeout_ms: int, new_id: str) -> str:
 class KazooDriver:
     """Carries out a node's effects on ZooKeeper."""
 
-    def __init__(self, hosts: str, timeout_ms: int, take: Callable[[ZooKeeperEvent], None]) -> None:
+    def __init__(self, hosts: str, timeout_ms: int, take: Callable[[ZooKeeperEvent], None], log: Logger) -> None:
         """`take` is called with each event, in the current event loop."""
+        self._log = log
         self._take = take
         self._loop = asyncio.get_running_loop()
         self._client: Any = KazooClient(
@@ -152,12 +154,23 @@ class KazooDriver:
 
     def _ask(self, number: int, operation: Operation) -> None:
         def answered(result: Any) -> None:
+            if result.exception is not None and not self._is_closing:
+                self._loop.call_soon_threadsafe(self._name_refusal, operation, result.exception)
             self._post(Answered(number, _result(operation, result)))
 
         try:
             self._begin(operation).rawlink(answered)
         except (KazooException, OSError) as error:
             self._post(Answered(number, Result(_code(error))))
+
+    def _name_refusal(self, operation: Operation, error: BaseException) -> None:
+        """Log an error that is no result of its own. The node takes it for a lost connection and waits for the next one, which
+        may never come: a broker that is refused a read is not registered."""
+        if not isinstance(error, tuple(CODES)):
+            what = (
+                f"{type(operation).__name__} {getattr(operation, 'path', '')}".rstrip()
+            )  # not the data: it may be secret
+            self._log("error", f"ZooKeeper does not carry out {what}: {type(error).__name__}")
 
     def _begin(self, operation: Operation) -> Any:
         client = self._client

@@ -122,6 +122,10 @@ class Incarnations:
         incarnations = self._incarnations.get(node, [])
         return 0 < number <= len(incarnations) and incarnations[number - 1].ended_cleanly
 
+    def have_opened_none(self, node: int, numbers: Iterable[int]) -> bool:
+        """Whether none of these incarnations opened a replica: each died, or was stopped, before it was registered."""
+        return not any(self._incarnations[node][number - 1].recovered for number in numbers)
+
     def recovered(self, node: int, number: int, partition: str) -> tuple[int, int] | None:
         """The log end offset and high watermark to which this incarnation, or else the first later one, recovered the log."""
         incarnations = self._incarnations.get(node, [])
@@ -240,7 +244,12 @@ class Share:
         before = self._now[broker]
         recovered = self._incarnations.recovered(broker, incarnation, self._name) if incarnation != former else before
         self._now[broker] = recovered or before
-        is_clean = incarnation == former + 1 and self._incarnations.ended_cleanly(broker, former)
+        is_clean = incarnation > former and self._incarnations.ended_cleanly(broker, former)
+        if is_clean and incarnation > former + 1:
+            # No row has the ends of incarnations between. If they opened no log, it is as the clean end left it, and the new
+            # incarnation may have registered either way: the record has which.
+            has_kept = broker in (*self._record["isr"], *self._record["elr"])
+            is_clean = has_kept and self._incarnations.have_opened_none(broker, range(former + 1, incarnation))
         yield self._event(broker, "ShutDown" if is_clean else "Crash", {"broker": broker}, before)
         end, high_watermark = self._now[broker]
         arguments = {"broker": broker, "end": end, "highWatermark": high_watermark}

@@ -62,6 +62,9 @@ class Known:
         self._quorum = QuorumCauses()
         self._about_brokers = 0
         self._incarnations: dict[int, int] = {}
+        found = (_never_registered(node, rows, streams) for node, rows in self._rows.items())
+        self._never_registered = {id(row) for rows in found for row in rows}
+        """The first rows of incarnations that died before they registered."""
         self._registered: dict[int, int] = {}
         self._broker_epochs: dict[int, int] = {}
         self._strangers: set[int] = set()
@@ -164,7 +167,8 @@ class Known:
         if row.get("partition") == METADATA:
             self._quorum.take(row)
         if begins_incarnation(row):
-            self._incarnations[row["node"]] = self._incarnations.get(row["node"], 0) + 1
+            if id(row) not in self._never_registered:
+                self._incarnations[row["node"]] = self._incarnations.get(row["node"], 0) + 1
             self._strangers.add(row["node"])
         elif "controllerEpoch" in row:
             self._take_decision(row)
@@ -204,6 +208,9 @@ class Known:
         if row["action"] in ("ExpandIsr", "ShrinkIsr"):
             self._proposed.add((row["partition"], row["node"], row["partitionEpoch"]))
             self._proposals_judged_by[row["partition"], row["node"]] = self._about_brokers
+        elif row["action"] == "RollBackIsr":
+            # The controller refused it: a later decision has a later proposal as its cause.
+            self._proposed.discard((row["partition"], row["node"], row["partitionEpoch"]))
 
     def _take_follower_end(self, key: Key, row: Row) -> None:
         if row["action"] == "Truncate":
@@ -211,6 +218,22 @@ class Known:
             cut = {end for end in self._follower_ends if end[:2] == (key, row["node"]) and end[3] > row["leo"]}
             self._follower_ends -= cut
         self._follower_ends.add((key, row["node"], self._broker_epochs.get(row["node"], -1), row["leo"]))
+
+
+def _never_registered(node: int, rows: Sequence[Row], streams: Sequence[Sequence[Row]]) -> list[Row]:
+    """The first rows of a node's incarnations that opened no replica, if the others account for all its registrations."""
+    opened: dict[int, bool] = {}
+    place = -1
+    for number, row in enumerate(rows):
+        if begins_incarnation(row):
+            place = number
+            opened[place] = False
+        elif place >= 0 and row["action"] in TAKING_UP:
+            opened[place] = True
+    decisions = (row for each in streams for row in each if row["action"] == "RegisterBroker")
+    if sum(row["args"]["broker"] == node for row in decisions) > sum(opened.values()):
+        return []
+    return [rows[place] for place, has_opened in opened.items() if not has_opened]
 
 
 def _key(row: Row) -> Key:

@@ -176,8 +176,8 @@ def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> No
 @pytest.mark.java
 def test_traces_merged_by_cause_are_accepted() -> None:
     found: list[Trace] = []
-    for seed in (*range(8), 76):
-        _, rows = rows_of(small(seed))
+    for seed in (*range(8), 76, 241, 411):  # 241: a refused proposal; 411: an incarnation that was never registered
+        _, rows = rows_of(small(seed).model_copy(update={"small_portions": seed == 241}))
         nodes = split(as_read(rows), 10)
         order = merged(nodes)
         assert [row for row in order if row["node"] == 1] == [*without_lost_decisions_of(1, nodes)]
@@ -190,6 +190,17 @@ def test_traces_merged_by_cause_are_accepted() -> None:
 def without_lost_decisions_of(node: int, nodes: list[list[Row]]) -> list[Row]:
     kept = [*without_lost_decisions([row for rows in nodes for row in rows])]
     return [row for row in kept if row["node"] == node]
+
+
+def test_an_incarnation_that_was_never_registered_is_no_crash_of_the_one_before() -> None:
+    """Node 1 is shut down, and then stopped again before it has registered: its next registration counts as clean."""
+    rows = as_read(rows_of(small(411))[1])
+    starts = sum(begins_incarnation(row) and row["node"] == 1 for row in rows)
+    registrations = sum(row["action"] == "RegisterBroker" and row["args"]["broker"] == 1 for row in rows)
+    assert starts > registrations
+    events = partition_traces(rows)["orders0-0"]
+    ends = [event["action"] for event in events if event["action"] in ("Crash", "ShutDown") and event["node"] == 1]
+    assert ends[0] == "ShutDown"
 
 
 # ---- what a kill hid

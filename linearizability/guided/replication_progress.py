@@ -100,7 +100,7 @@ class Progress(Driver[NodeStep]):
         return {
             broker
             for broker in self._registered
-            if (node := self._cluster.machine(broker).node) is None or not node.is_serving
+            if (node := self._cluster.machine(broker).node) is None or not node.has_caught_up
         }
 
     def _has_committed(self, step: NodeStep) -> bool:

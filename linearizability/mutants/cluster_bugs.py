@@ -345,7 +345,7 @@ def high_watermark_restored_wrongly(original: Any, partition: Any, checkpoint: i
 
 
 @mutant(
-    "reference.node.node:Node.is_serving",
+    "reference.node.node:Node.has_caught_up",
     "A broker serves by the metadata of its earlier incarnation, before it has replayed what came after.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip

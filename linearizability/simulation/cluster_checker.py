@@ -165,6 +165,7 @@ class ClusterChecker:
         if self._schedule.coordination == "zookeeper":
             return
         self._watch_quorum(number, node)
+        self._decisions.look_at_replicas(number, node)
         image = node.image
         known = self._image_ends.get(number, -1)
         if image.end_offset != known:

@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """Each committed record of the metadata, read once and in order: what the controller may decide, and what all nodes make of it.
 
 A node applies several records in one step, so that its image does not show each of them. Here a further image takes them one by
@@ -38,9 +39,16 @@ class MetadataAgreement:
         self._image = MetadataImage()
         self._replayed: dict[int, int] = {}
         """The highest offset that each node has replayed."""
+        self._following: set[tuple[int, int]] = set()
+        """Brokers and broker epochs in which some step ended with all replicas following the metadata."""
         self._steps = 0
         self._changed: dict[Place, str] = {}
         """Partitions that the records of one step concern, and their names."""
+
+    def look_at_replicas(self, number: int, node: Node) -> None:
+        """Note, after each step of a node, whether its replicas follow its image: it may be unfenced from then on."""
+        if not node.replicas._due and node.has_caught_up:
+            self._following.add((number, node.broker_epoch))
 
     def follow(self, number: int, node: Node, is_first: bool) -> None:
         """A node's image has moved on; `is_first` for the first time in its incarnation. Errors: Violation."""
@@ -126,12 +134,17 @@ class MetadataAgreement:
             self._broken("reassigned-too-early", f"{name}: {before} became {now}")
 
     def _judge_broker(self, broker: NodeId, was_fenced: bool) -> None:
-        """A broker serves only once it has replayed its own registration, and so all that went before. Errors: Violation."""
+        """A broker is unfenced only once it has replayed its own registration, and so all that went before, and its replicas have
+        followed that. Errors: Violation."""
         now = self._image.brokers[broker]
         replayed = self._replayed.get(broker, 0)
         if was_fenced and not now.fenced and replayed <= now.registered_at:
             text = f"broker {broker} is registered at {now.registered_at}, has replayed what is below {replayed}, and is unfenced"
             self._broken("unfenced-too-early", text)
+        if was_fenced and not now.fenced and (broker, now.epoch) not in self._following:
+            self._broken(
+                "unfenced-too-early", f"broker {broker} is unfenced before its replicas have followed the metadata"
+            )
         if now.fenced and not was_fenced:
             for topic in self._image.topics.values():
                 for index, partition in topic.partitions.items():

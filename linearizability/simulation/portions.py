@@ -1,6 +1,6 @@
 """Small portions: a node does much of its work in portions, which a simulated cluster's few partitions never fill.
 
-A real node loads groups, ticks logs and elects leaders some at a time, and goes on when it is called again.
+A real node loads groups, takes up replicas and elects leaders some at a time, and goes on when it is called again.
 In a run with small portions it goes on after one or two, so that clients, faults and decisions come between them.
 """
 
@@ -12,13 +12,14 @@ from types import ModuleType
 
 from reference.controller import elections, metadata_log
 from reference.coordinator import group_shard
-from reference.node import coordination, directory_assignments
+from reference.node import coordination, directory_assignments, replicas
 from reference.storage import cleaner, cleaning, copying, making_durable, segment, upkeep_turns
 from reference.zookeeper import writes
 
 SMALL: tuple[tuple[ModuleType, str, int], ...] = (
     (coordination, "LOAD_BYTES", 2_000),
     (directory_assignments, "MOST_PARTITIONS", 1),
+    (replicas, "TAKE_UPS_A_STEP", 1),
     (group_shard, "MAX_TOMBSTONES", 2),
     (elections, "MAX_ELECTIONS_AT_ONCE", 1),
     (metadata_log, "READ_BYTES", 500),

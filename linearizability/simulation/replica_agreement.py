@@ -18,7 +18,7 @@ from reference.replication.partition import Partition
 def require_followed(name: str, node: Node) -> None:
     """Compare all replicas of a node with its image. Errors: Violation."""
     replicas = node.replicas
-    if not node.is_serving or not node._reception.serves or node.is_broken or replicas._due or replicas._refused:
+    if not node.has_caught_up or not node._reception.serves or node.is_broken or replicas._due or replicas._refused:
         return
     for topic in node.image.topics.values():
         for index, decided in topic.partitions.items():

@@ -155,7 +155,7 @@ class SimulatedRun:
         self._compare_tables()
         for machine in self.cluster.machines:
             start_again(self.cluster, machine)
-        if not isinstance(self._schedule, DrivenSchedule) and self._world.rows is None:
+        if not isinstance(self._schedule, DrivenSchedule):
             lose_one(self.cluster, self.cluster.machines[self._schedule.seed % len(self.cluster.machines)])
 
     def _work_under_faults(self) -> None:

@@ -1,7 +1,8 @@
 """This broker's membership in the cluster: registration, heartbeats, and controlled shutdown.
 
-A broker gets its epoch by registration, replays the metadata at least up to that record, and is fenced until a heartbeat
-reports that. Then it may be elected and join ISRs. If the controller no longer knows its epoch, it registers again.
+A broker gets its epoch by registration, replays the metadata at least up to that record, makes its replicas follow them, and
+is fenced until a heartbeat reports that. Then it may be elected and join ISRs. If the controller no longer knows its epoch, it
+registers again.
 Source: KIP-500, KIP-631; org.apache.kafka.server.BrokerLifecycleManager.
 
 A shutdown waits for the response of a pending registration, because the clean-shutdown file needs the epoch. Without it the
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import NamedTuple
 from uuid import UUID
 
 from reference.protocol.errors import ErrorCode, name_of
@@ -44,7 +46,10 @@ class State(Enum):
 TRANSITIONS: dict[tuple[State, State], str] = {
     (State.STARTING, State.RECOVERING): "the controller has registered it",
     (State.STARTING, State.GONE): "it is to stop: registered, refused, never asked, or without an answer in time",
-    (State.RECOVERING, State.RUNNING): "it has replayed the metadata up to its registration",
+    (
+        State.RECOVERING,
+        State.RUNNING,
+    ): "it has replayed the metadata up to its registration, and its replicas follow them",
     (State.RECOVERING, State.STARTING): "the controller knows another incarnation, or none",
     (State.RECOVERING, State.LEAVING): "it is to stop: leaderships are moved away first",
     (State.RUNNING, State.STARTING): "the controller knows another incarnation, or none",
@@ -59,6 +64,15 @@ Ask = Callable[[Message, Answered, TimestampMs], None]
 """Sends a request to the active controller; the answer is None if there is no controller."""
 
 
+class MetadataProgress(NamedTuple):
+    """This node's progress in the metadata."""
+
+    applied: Callable[[], Offset]
+    """Returns the offset up to which the metadata are replayed."""
+    are_replicas_behind: Callable[[], bool]
+    """Returns whether some replica does not follow the replayed metadata yet."""
+
+
 class Membership:
     """The broker's side of registration and heartbeats."""
 
@@ -68,13 +82,12 @@ class Membership:
         *,
         heartbeat_interval_ms: int,
         directory_failure_timeout_ms: int,
-        applied: Callable[[], Offset],
+        progress: MetadataProgress,
         ask: Ask,
         log: Callable[[str, str], None],
         now: TimestampMs,
     ) -> None:
-        """`applied` returns the offset up to which this node has replayed the metadata. `registration.previous_broker_epoch`
-        is that of the former incarnation after a clean shutdown, else -1 (KIP-966)."""
+        """`registration.previous_broker_epoch` is that of the former incarnation after a clean shutdown, else -1 (KIP-966)."""
         self.state = State.STARTING
         self.broker_epoch = BrokerEpoch(-1)
         self.is_fenced = True
@@ -85,7 +98,7 @@ class Membership:
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self.cordoned: Callable[[], list[UUID] | None] = lambda: None
         """Returns the directories that take no new replicas; None if the metadata cannot have them."""
-        self._applied = applied
+        self._applied, self._are_replicas_behind = progress
         self._ask = ask
         self._log = log
         self._asking = False
@@ -110,6 +123,10 @@ class Membership:
             self._go("no leave to stop was given in time")
         if self._report_by is not None and now >= self._report_by:
             self.failure = "no controller has taken a heartbeat that names a failed log directory"
+        # Not before the step after the one in which it has caught up: at its end all replicas have been compared.
+        if self.state is State.RECOVERING and self.has_caught_up and not self._are_replicas_behind():
+            self._change(State.RUNNING)
+            self._next = now
         self.metadata_applied(now)
         if self._asking or now < self._next or self.state is State.GONE:
             return
@@ -131,10 +148,9 @@ class Membership:
         # partitions whose log it has lost.
         if self.state in (State.STARTING, State.GONE) or not -1 < self.broker_epoch < self._applied():
             return
-        self.has_caught_up = True
-        if self.state is State.RECOVERING:
-            self._change(State.RUNNING)
+        if self.state is State.RECOVERING and not self.has_caught_up:
             self._next = now
+        self.has_caught_up = True
 
     def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
         """Report a failed log directory in the next heartbeat, which is due now, and in all later ones (KIP-858)."""
@@ -220,7 +236,7 @@ class Membership:
             broker_id=self._registration.broker_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._applied() - 1,
-            # Until it has caught up: an unfenced broker may be elected, and join ISRs.
+            # Until its replicas follow the metadata: an unfenced broker may be elected, and join ISRs.
             want_fence=self.state is State.RECOVERING,
             want_shut_down=self.state is State.LEAVING,
             offline_log_dirs=[*self._offline_directories],
@@ -241,7 +257,7 @@ class Membership:
             if self.state in (State.RECOVERING, State.RUNNING):
                 self._change(State.STARTING)
                 self.has_caught_up = False
-            self._next = now
+                self._next = now
             return
         if answer.error_code != ErrorCode.NONE:
             return

@@ -41,7 +41,7 @@ from reference.node.joining import ClusterMember, ControllerPath
 from reference.node.known_topics import TopicChanges
 from reference.node.listeners import inter_broker_listener
 from reference.node.loggers import Loggers
-from reference.node.membership import Membership, State
+from reference.node.membership import Membership, MetadataProgress, State
 from reference.node.moves import Moves
 from reference.node.peers import Brokers, PeerRefusals, Peers
 from reference.node.principals import ANONYMOUS
@@ -74,6 +74,7 @@ class Node:
     membership: ClusterMember
     channel: ControllerPath
     controller: ActiveController
+    _directories: DirectoryAssignments | None
 
     def __init__(
         self,
@@ -99,11 +100,12 @@ class Node:
         self.is_broker = is_broker(properties)
         self._effects: list[Effect] = []
         self._is_draining = False
+        self._has_replicas = False
+        """Whether the replicas were compared with the metadata since the broker has caught up, and follow their changes."""
         self._upkeep_deadline: TimestampMs | None = None
         """The earliest of `_upkeep_deadlines`; None until it is computed."""
         self._background_deadline: TimestampMs | None = None
         """The earlier of that and of the deadlines that a quiet step may change, computed once per step; None otherwise."""
-        integer = self.configuration.integer
         self.quotas = Quotas(self.configuration)
         self.responder = Responder(self._emit, self.quotas)
         self.purgatories = Purgatories()
@@ -123,9 +125,8 @@ class Node:
         write_here = partial(write_markers_here, context, self.groups.coordination.marker_written)
         self.transactions = Transactions(context, brokers, self.producer_ids.next, write_here, tracer)
         self.verification = Verification(context, brokers, self.transactions)
-        self.replication = Replication(
-            context, brokers, self.channel.ask, lambda: self.broker_epoch, FetchSettings.of(integer), now
-        )
+        fetching = FetchSettings.of(self.configuration.integer)
+        self.replication = Replication(context, brokers, self.channel.ask, lambda: self.broker_epoch, fetching, now)
         self.fetching = fetching_of(context, chance, self.replication.may_propose, self.quotas)
         self._refusals = PeerRefusals(log)
         self.moves = Moves(context, logs)
@@ -169,16 +170,14 @@ class Node:
             registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, SUPPORTED_FEATURES),
             heartbeat_interval_ms=self.configuration.integer("broker.heartbeat.interval.ms"),
             directory_failure_timeout_ms=self.configuration.integer("log.dir.failure.timeout.ms"),
-            applied=lambda: self.image.end_offset,
+            progress=MetadataProgress(lambda: self.image.end_offset, lambda: self.replicas.are_behind),
             ask=lambda body, answered, then: self.channel.ask(HEARTBEAT_PURPOSE, body, answered, then),
             log=self.log,
             now=now,
         )
         self._replayed = member.replayed
         member.cordoned = follow_cordons(self.configuration, self.logs)
-        self._directories: DirectoryAssignments | None = DirectoryAssignments(
-            self.context, self.moves, member, self.channel.ask
-        )
+        self._directories = DirectoryAssignments(self.context, self.moves, member, self.channel.ask)
 
     def _new_reception(self, chance: Chance) -> Reception:
         apis = {kind: apis_of(kind, self, peers_release_of(self.configuration.static)) for kind in (BROKER, CONTROLLER)}
@@ -277,7 +276,7 @@ class Node:
         if self.is_broker:
             self.membership.tick(now)
             self.channel.tick(now)
-            if self.is_serving:
+            if self.has_caught_up:
                 self.groups.tick(now)
                 self.transactions.tick(now)
                 self.verification.tick(now)
@@ -292,7 +291,7 @@ class Node:
         """The time of the next work for `tick`."""
         deadline = min(self._next_background_work(), self.purgatories.next_deadline())
         self._background_deadline = None
-        return min(deadline, self.groups.next_deadline()) if self.is_serving else deadline
+        return min(deadline, self.groups.next_deadline()) if self.has_caught_up else deadline
 
     def _next_background_work(self) -> TimestampMs:
         """The time of the next work for `_drain`; computed once in a quiet step.
@@ -303,7 +302,7 @@ class Node:
             if self._upkeep_deadline is None:
                 self._upkeep_deadline = min([time for time in self._upkeep_deadlines() if time is not None])
             deadline = min(self._upkeep_deadline, self.peers.next_deadline())
-            if self.is_broker and self.is_serving:
+            if self.is_broker and self.has_caught_up:
                 of_transactions = min(self.transactions.next_deadline(), self.verification.next_deadline())
                 deadline = min(deadline, self.replication.proposal_deadline(), of_transactions)
             self._background_deadline = deadline
@@ -315,7 +314,7 @@ class Node:
         times += self.controller.deadlines()
         if self.is_broker:
             times += (self.membership.next_deadline(), self.channel.next_deadline())
-            if self.is_serving:
+            if self.has_caught_up:
                 times += self.replicas.deadlines()
                 times += (*self.replication.deadlines(), self.moves.next_deadline())
                 times.append(self._directories.next_deadline() if self._directories is not None else None)
@@ -338,10 +337,8 @@ class Node:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the node must shut down: the metadata log's directory or all others failed, or the metadata cannot be
-        applied.
-        After a directory's first error, records that were not flushed before may be lost (LogDirFailureChannel).
-        """
+        """Whether the node must shut down: the metadata cannot be applied, or the metadata log's or all directories failed.
+        After a directory's first error, records that were not flushed before may be lost (LogDirFailureChannel)."""
         return bool(self.failure)
 
     @property
@@ -415,7 +412,7 @@ class Node:
             self.controller.advance(now)
             self._exchange(now)
             self.channel.follow(now)
-            if self.is_broker and self.is_serving:
+            if self.is_broker and self.has_caught_up:
                 self.transactions.advance(now)
                 self.replication.propose(now)
                 self.replication.fetch(now)
@@ -441,25 +438,28 @@ class Node:
             for token, response in self.quorum.take_answers():
                 answer(self.responder, token, response, now)
             self._replay.advance(now)
-        if self.is_broker and self.is_serving != self._reception.serves:
-            self._reception.serves = self.is_serving
-            if self.is_serving:
+        if self.is_broker and self.has_caught_up != self._has_replicas:
+            self._has_replicas = self.has_caught_up
+            self._reception.serves = False
+            if self._has_replicas:
                 self.context.coordinators.settle()
                 self._replay.guard(lambda: self.replicas.reconcile(now))
-                for connection, frame in self._reception.take_held():
-                    self.receive(connection, frame, now)
+        if self._has_replicas and not self._reception.serves and not self.replicas.are_behind:
+            self._reception.serves = True
+            for connection, frame in self._reception.take_held():
+                self.receive(connection, frame, now)
 
     def _metadata_applied(self, changes: TopicChanges, now: TimestampMs) -> None:
         self.access.metadata_applied(self.quorum, self.purgatories, self.partitions, now)
         if self.is_broker:
             self._replayed(changes.all_partitions, now)
-            if self.is_serving and self._reception.serves:
+            if self.has_caught_up and self._has_replicas:
                 self.replicas.reconcile(now, None if changes.all_partitions else changes.partitions)
                 self.groups.topics_changed(changes, now)
 
     @property
-    def is_serving(self) -> bool:
-        """Whether the metadata are replayed up to this broker's registration; before, no client is answered."""
+    def has_caught_up(self) -> bool:
+        """Whether the metadata are replayed up to this broker's registration. Clients wait until all replicas follow them."""
         return self.membership.has_caught_up
 
     # ---- what replicas report

@@ -278,7 +278,7 @@ class Reception:
         self._authenticator.delay(answer, now)
 
     def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
-        """Hold a request until the metadata is replayed: an earlier response could be wrong."""
+        """Hold a request until the replicas follow the replayed metadata: an earlier response could be wrong."""
         if len(self._held) < MAX_HELD:
             self._held.append((connection, bytes(frame)))
         else:

@@ -131,6 +131,11 @@ class Replicas:
 
     # ---- following the metadata
 
+    @property
+    def are_behind(self) -> bool:
+        """Whether a partition has changed in the image, and this node's replica has not followed yet."""
+        return bool(self._due)
+
     def reconcile(self, now: TimestampMs, changed: Iterable[Key] | None = None) -> None:
         """Make this node's replicas follow the image: new ones, new leader epochs, new settings, deleted ones.
 

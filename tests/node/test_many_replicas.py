@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from reference.node import replicas
+from reference.node.effects import Respond
 from reference.node.node import Node
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.frames import encode_request
+from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.primitives import TimestampMs
@@ -42,9 +45,20 @@ def test_replicas_are_taken_up_a_bounded_number_a_step() -> None:
     assert node.next_deadline() > NOW
     node.shut_down(NOW + 1)
     again = start(disk, NOW + 2)
-    for _ in range(3):
-        again.tick(NOW + 3)
-    assert led(again) == PARTITIONS
+    assert len(again.partitions) == replicas.TAKE_UPS_A_STEP and again.image.brokers[again.id].fenced
+    again.take_effects()
+    again.connected(1, "127.0.0.1", "PLAINTEXT")
+    again.receive(
+        1, encode_request(ApiVersionsRequest.KEY, 0, 1, "test", ApiVersionsRequest())[4:], TimestampMs(NOW + 2)
+    )
+    assert again.take_effects() == [], "clients wait until all replicas follow the metadata"
+    for ms in range(3, 6):
+        again.tick(TimestampMs(NOW + ms))
+    answered = [each for each in again.take_effects() if isinstance(each, Respond)]
+    assert len(answered) == 1 and len(again.partitions) == PARTITIONS
+    for ms in range(6, 30):
+        again.tick(TimestampMs(NOW + ms))
+    assert not again.image.brokers[again.id].fenced and led(again) == PARTITIONS
 
 
 def test_metadata_of_one_partition_make_no_other_replica_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import uuid
 
-from reference.node.membership import FIRST_HEARTBEAT_MS, NO_CONTROLLER_MS, RETRY_MS, Answered, Membership, State
+from reference.node.membership import (
+    FIRST_HEARTBEAT_MS,
+    NO_CONTROLLER_MS,
+    RETRY_MS,
+    Answered,
+    Membership,
+    MetadataProgress,
+    State,
+)
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -19,12 +27,13 @@ class Broker:
 
     def __init__(self) -> None:
         self.applied = FIRST_OFFSET
+        self.are_replicas_behind = False
         self.asked: list[tuple[Message, Answered]] = []
         self.member = Membership(
             BrokerRegistrationRequest(broker_id=1),
             heartbeat_interval_ms=INTERVAL_MS,
             directory_failure_timeout_ms=30_000,
-            applied=lambda: self.applied,
+            progress=MetadataProgress(lambda: self.applied, lambda: self.are_replicas_behind),
             ask=lambda body, answered, now: self.asked.append((body, answered)),
             log=lambda level, message: None,
             now=AT_ONCE,
@@ -54,6 +63,7 @@ class Broker:
     def run(self) -> None:
         self.register()
         self.applied = Offset(8)
+        self.member.metadata_applied(AT_ONCE)
         heartbeat = self.tick(0)
         assert isinstance(heartbeat, BrokerHeartbeatRequest) and not heartbeat.want_fence
         self.answer(BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True))
@@ -78,6 +88,34 @@ def test_registration_catching_up_and_unfencing() -> None:
     assert isinstance(broker.tick(6), BrokerHeartbeatRequest)
     broker.answer(BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True), 7)
     assert not member.is_fenced and member.next_deadline() == 7 + INTERVAL_MS
+
+
+def test_a_broker_stays_fenced_until_its_replicas_follow() -> None:
+    broker = Broker()
+    broker.register()
+    broker.applied = Offset(8)
+    broker.are_replicas_behind = True
+    broker.member.metadata_applied(AT_ONCE)
+    assert broker.member.has_caught_up and broker.beat(0).want_fence
+    broker.answer(BrokerHeartbeatResponse(is_fenced=True, is_caught_up=True), 1)
+    assert broker.tick(2) is None and broker.member.state is State.RECOVERING
+    broker.are_replicas_behind = False
+    heartbeat = broker.beat(3)
+    assert not heartbeat.want_fence and broker.member.state is State.RUNNING
+    broker.answer(BrokerHeartbeatResponse(is_fenced=False, is_caught_up=True), 4)
+    broker.are_replicas_behind = True
+    assert not broker.beat(4 + INTERVAL_MS).want_fence, "later changes are followed while it serves"
+
+
+def test_a_broker_in_controlled_shutdown_that_was_forgotten_asks_again_after_a_pause() -> None:
+    for code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
+        broker = Broker()
+        broker.run()
+        broker.leave(10, timeout_ms=1000)
+        broker.tick(10)
+        broker.answer(BrokerHeartbeatResponse(error_code=code), 11)
+        assert broker.tick(11 + RETRY_MS - 1) is None and broker.member.state is State.LEAVING
+        assert broker.beat(11 + RETRY_MS).want_shut_down
 
 
 def test_one_question_at_a_time_and_no_answer_is_asked_again() -> None:

@@ -84,7 +84,7 @@ def test_snapshots_are_written_and_hold_what_the_log_held() -> None:
         name: topic.id for name, topic in before.topics.items()
     }
     assert again.image.features == before.features
-    assert again.is_serving and len(again.partitions) == 20
+    assert again.has_caught_up and len(again.partitions) == 20
 
 
 def records_for_others() -> list[Message]:

@@ -1,9 +1,10 @@
-"""A killed broker is fenced, however busy the controller's node is."""
+"""A killed broker is fenced, however busy the controller's node is, and unfenced only when its replicas follow."""
 
 from __future__ import annotations
 
 import pytest
 
+from linearizability.simulation.drawing import draw
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Producer, Schedule, Topic
 from reference.controller.heartbeats import Heartbeats
@@ -41,3 +42,10 @@ def test_work_that_is_due_at_once_makes_no_timer_late(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Lateness, "timer_set", count_from_deadline)
     monkeypatch.setattr(Heartbeats, "extend", extend_beyond_now)
     assert run_schedule(SCHEDULE)[0].rule == "not-fenced"
+
+
+def test_a_broker_that_is_unfenced_before_its_replicas_follow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    restarts = draw(5, None, 3).model_copy(update={"small_portions": True})
+    assert run_schedule(restarts)[0].text == ""
+    monkeypatch.setattr(replicas.Replicas, "are_behind", property(lambda self: False))
+    assert "unfenced before its replicas" in run_schedule(restarts)[0].text

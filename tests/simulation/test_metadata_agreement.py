@@ -30,6 +30,8 @@ class Log:
         self.agreement = MetadataAgreement()
         self.images: dict[int, MetadataImage] = {}
         self.reads_from: int | None = None
+        self.due: list[str] = []
+        """Replicas that do not follow the metadata yet."""
 
     def add(self, *records: Message) -> None:
         self.records += records
@@ -47,7 +49,14 @@ class Log:
             high_watermark=len(self.records),
             committed=lambda start: [*enumerate(self.records)][start if self.reads_from is None else self.reads_from :],
         )
-        node: Any = SimpleNamespace(quorum=quorum, image=image)
+        node: Any = SimpleNamespace(
+            quorum=quorum,
+            image=image,
+            broker_epoch=number - 1,
+            has_caught_up=True,
+            replicas=SimpleNamespace(_due=self.due),
+        )
+        self.agreement.look_at_replicas(number, node)
         self.agreement.follow(number, node, is_first)
         return image
 
@@ -115,6 +124,24 @@ def test_a_forbidden_decision_is_a_violation(records: list[Message], rule: str):
     with pytest.raises(Violation) as found:
         log.replay(1)
     assert found.value.rule == rule
+
+
+def test_a_broker_whose_replicas_do_not_follow_stays_fenced() -> None:
+    log = Log()
+    log.add(RegisterBrokerRecord(broker_id=1, broker_epoch=0, fenced=True))
+    log.due = ["orders-0"]
+    log.add(RegisterBrokerRecord(broker_id=2, broker_epoch=1, fenced=True))
+    log.replay(2)
+    log.due = []
+    log.replay(2)
+    log.due = ["orders-1"]
+    log.add(unfence(2))
+    log.replay(1)
+    log.add(RegisterBrokerRecord(broker_id=3, broker_epoch=2, fenced=True))
+    log.replay(3)
+    log.add(unfence(3))
+    with pytest.raises(Violation, match="unfenced-too-early: broker 3 is unfenced before its replicas"):
+        log.replay(1)
 
 
 @pytest.mark.parametrize("part", ["topics", "brokers", "configs", "features"])

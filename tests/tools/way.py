@@ -109,7 +109,7 @@ class Nodes(ThreeNodes):
         """If not empty: the operation begins with the step that sends a request of this API."""
         self._is_traced = False
         super().__init__(**PROPERTIES)
-        self.run_until(lambda: all(node.is_serving for node in self.nodes.values()))
+        self.run_until(lambda: all(node.has_caught_up for node in self.nodes.values()))
 
     # ---- steps
 

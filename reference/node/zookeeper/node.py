@@ -264,9 +264,9 @@ class ZooKeeperNode(Node):
 
     def _exchange(self, now: TimestampMs) -> None:
         self.controller_requests.send(now)
-        if self.is_serving != self._reception.serves:
-            self._reception.serves = self.is_serving
-            if self.is_serving:
+        if self.has_caught_up != self._reception.serves:
+            self._reception.serves = self.has_caught_up
+            if self.has_caught_up:
                 self.context.coordinators.settle()
                 for connection, frame in self._reception.take_held():
                     self.receive(connection, frame, now)

@@ -8,7 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import Flag, Kind
 from linearizability.rules.cut import last_of_each
-from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows
+from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows, repeated
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
 LAST_UNKNOWN = f"{UNPROVEN}which digest of a replica is its last: the clock stepped back"
@@ -121,13 +121,20 @@ def _disagreements(
     differs = present & (values != values[rows, first][:, None])
     epoch_known = (epochs >= 0) & (epochs[rows, first] >= 0)[:, None]
     differs |= present & epoch_known & (epochs != epochs[rows, first][:, None])
+    differs[_twice(row * len(nodes) + column, held.where(inside)) // len(nodes)] = True
     return np.any(differs, axis=1), np.any(demanded & ~present, axis=1)
+
+
+def _twice(place: Array, held: Rows) -> Array:
+    """The places, an offset in a replica each, at which there are two different records."""
+    records = np.unique(np.stack([place, held.value, held.epoch], axis=1), axis=0)
+    return repeated(records[:, 0])
 
 
 RULE = Rule(
     id="replica-divergence",
-    definition="Two replicas hold different records at one offset below the high watermark, or one lacks what another holds "
-    "below its own high watermark or its own last record, or what was promised before the last fault was over.",
+    definition="Two replicas, or one by itself, hold different records at one offset below the high watermark, or one lacks what "
+    "another holds below its own high watermark or its own last record, or what was promised before the last fault was over.",
     promise="Violation, also after an unclean election or a power loss, for followers truncate what their leader lacks. Above "
     "the high watermark replicas may differ, and where none is known, that is unknown; where records may leave the log, a "
     "replica may begin later; where they are compacted, it may lack some, and never holds others. Promised is what "

@@ -36,6 +36,20 @@ def test_a_replica_holds_what_lies_below_its_own_high_watermark(other: str, cont
     assert ("replica-divergence" in judgement.anomalies) == (verdict == "invalid")
 
 
+@pytest.mark.parametrize(
+    ("other", "verdict"),
+    [
+        ("1@0/0 2@1/0", "valid"),
+        ("3@0/0 1@0/0 2@1/0", "invalid"),
+        ("1@0/0 1@0/1 2@1/0", "invalid"),
+        ("1@0/0 2@1/0 5@2/0 6@2/0", "valid"),  # above the high watermark
+    ],
+)
+def test_a_replica_holds_one_record_at_an_offset(other: str, verdict: str) -> None:
+    judgement = judge_history(history(SENT + BOTH + f"9 replica t-0 node=2 high_watermark=2 {other}"))
+    assert judgement.verdict == verdict, judgement.to_json()
+
+
 FAULT = "! [-2 -2] fault name=kill node=2\n! [{healed} {healed}] heal name=kill node=2\n"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.group_settings import ConsumerGroupSettings
@@ -15,10 +15,14 @@ NAMES = "abcd"
 TOPICS = ["foo", "bar"]
 SUBSCRIPTIONS = st.sampled_from([["foo"], ["bar"], ["foo", "bar"], []])
 PATTERNS = st.sampled_from([None, None, "f.*", ".*"])
+Beat = tuple[int, int, bool, bool]
+"""A heartbeat: milliseconds before it, number of the client, whether it lists its partitions, whether the response is lost."""
+BEATS = st.lists(st.tuples(st.sampled_from([0, 100]), st.integers(0, 3), st.booleans(), st.booleans()), max_size=8)
+"""Most steps end with heartbeats, since one step alone would seldom be drawn."""
 
 
 class ConsumerGroupRun(RuleBasedStateMachine):
-    """Four clients; the last is static. Answers are lost, topics grow, coordinators fail over, time passes."""
+    """Four clients; the last is static. Responses are lost, topics grow, coordinators fail over, time passes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,25 +49,37 @@ class ConsumerGroupRun(RuleBasedStateMachine):
             self.away.discard(name)
             self.clients[name] = client
 
-    @precondition(lambda self: self.clients.keys() - self.away)
-    @rule(data=st.data(), says_owned=st.booleans(), is_lost=st.booleans())
-    def heartbeat(self, data: st.DataObject, says_owned: bool, is_lost: bool) -> None:
-        name = data.draw(st.sampled_from(sorted(self.clients.keys() - self.away)))
-        client = self.client(name)
-        client.beat(owned=says_owned, lost=is_lost)
-        if not is_lost and client.last.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
-            client.join()
+    @initialize(count=st.integers(0, 3), topics=SUBSCRIPTIONS)
+    def begin(self, count: int, topics: list[str]) -> None:
+        for name in NAMES[:count]:
+            self.join(name, topics, None, False)
+
+    @rule(beats=BEATS)
+    def heartbeats(self, beats: list[Beat]) -> None:
+        """Heartbeats of any clients; each may list the owned partitions, and its response may be lost."""
+        for ms, number, lists_owned, is_lost in beats:
+            self.room.pass_time(ms)
+            present = sorted(self.clients.keys() - self.away)
+            if present:
+                client = self.client(present[number % len(present)])
+                client.beat(owned=lists_owned, lost=is_lost)
+                if not is_lost and client.last.error_code in (
+                    ErrorCode.UNKNOWN_MEMBER_ID,
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                ):
+                    client.join()
 
     @precondition(lambda self: self.clients.keys() - self.away)
-    @rule(data=st.data(), topics=SUBSCRIPTIONS)
-    def subscribe(self, data: st.DataObject, topics: list[str]) -> None:
+    @rule(data=st.data(), topics=SUBSCRIPTIONS, beats=BEATS)
+    def subscribe(self, data: st.DataObject, topics: list[str], beats: list[Beat]) -> None:
         name = data.draw(st.sampled_from(sorted(self.clients.keys() - self.away)))
         if self.client(name).subscribe(*topics).error_code != ErrorCode.NONE:
             self.client(name).join()
+        self.heartbeats(beats)
 
     @precondition(lambda self: self.clients.keys() - self.away)
-    @rule(data=st.data())
-    def leave(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), beats=BEATS)
+    def leave(self, data: st.DataObject, beats: list[Beat]) -> None:
         name = data.draw(st.sampled_from(sorted(self.clients.keys() - self.away)))
         if self.client(name).instance is not None and data.draw(st.booleans()):
             self.client(name).leave(-2)
@@ -71,30 +87,35 @@ class ConsumerGroupRun(RuleBasedStateMachine):
         else:
             self.client(name).leave()
             del self.clients[name]
+        self.heartbeats(beats)
 
-    @rule(ms=st.sampled_from([1, 99, 100, 1_000, 11_000]))
-    def pass_time(self, ms: int) -> None:
+    @rule(ms=st.sampled_from([1, 99, 100, 1_000, 11_000]), beats=BEATS)
+    def pass_time(self, ms: int, beats: list[Beat]) -> None:
         self.room.pass_time(ms)
+        self.heartbeats(beats)
 
+    @precondition(lambda self: len(self.clients) > 1)
     @rule()
     def all_are_silent_for_too_long(self) -> None:
         self.room.pass_time(45_000)
         self.clients.clear()
         self.away.clear()
 
-    @rule(topic=st.sampled_from(TOPICS))
-    def topic_grows(self, topic: str) -> None:
+    @rule(topic=st.sampled_from(TOPICS), beats=BEATS)
+    def topic_grows(self, topic: str, beats: list[Beat]) -> None:
         id = self.room.topics.id_of(topic)
         assert id is not None
         if self.room.topics.partition_count(id) < 6:
             self.room.topics.grow(topic, self.room.topics.partition_count(id) + 1)
             self.room.consumer.topics_changed([topic], are_new=True)
+        self.heartbeats(beats)
 
-    @rule(topic=st.sampled_from(TOPICS))
-    def topic_is_made_again(self, topic: str) -> None:
+    @rule(topic=st.sampled_from(TOPICS), beats=BEATS)
+    def topic_is_made_again(self, topic: str, beats: list[Beat]) -> None:
         self.room.topics.delete(topic)
         self.room.topics.make(topic, 2)
         self.room.consumer.topics_changed([topic], are_new=True)
+        self.heartbeats(beats)
 
     @rule(compacts=st.booleans())
     def coordinator_fails_over(self, compacts: bool) -> None:
@@ -162,4 +183,4 @@ class ConsumerGroupRun(RuleBasedStateMachine):
 
 
 TestConsumerGroupRun = ConsumerGroupRun.TestCase
-TestConsumerGroupRun.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+TestConsumerGroupRun.settings = settings(max_examples=150, stateful_step_count=25, deadline=None)

@@ -8,7 +8,7 @@ from linearizability.mutants.registry import MUTANTS
 from tests.mutants.machines import look_for
 
 WITH_MACHINE = [name for name, mutant in MUTANTS.items() if mutant.machine]
-SAMPLE = {"held-partitions-called-free": 500}
+SAMPLE = {"held-partitions-called-free": 100, "revoked-partitions-given-at-once": 500}
 """Mutant -> the runs within which CI must find it."""
 
 

@@ -14,7 +14,7 @@ from tests.controller.paired_quorum import Comparison, PairedQuorum
 from tests.kafka_classes import answers_of
 
 SOURCE = Path(__file__).parent / "java" / "Quorums.java"
-MEMBERS, STEPS = 20, 60
+MEMBERS, STEPS = 60, 60
 FOLDERS = Path("/dev/shm") if Path("/dev/shm").exists() else None
 """Where Kafka's members keep their logs: they flush often."""
 
@@ -52,6 +52,11 @@ def test_members_do_as_kafkas() -> None:
     with tempfile.TemporaryDirectory(dir=FOLDERS) as folder:
         found = differences(Path(folder), range(MEMBERS), STEPS)
     assert not found, f"{len(found)} of {MEMBERS} members differ: " + "\n".join(found[:3])
+
+
+def test_drawn_members_take_every_kind_of_step(tmp_path: Path) -> None:
+    taken = {json.loads(step)["op"] for seed in range(MEMBERS) for step in drawn(tmp_path, seed, STEPS).steps}
+    assert taken == {"begin", "time", "request", "response", "lost", "restart", "snapshot", "append"}
 
 
 if __name__ == "__main__":

@@ -166,7 +166,8 @@ def cluster(
 ) -> None:
     """Start a cluster on this machine, show who leads what whenever that changes, and stop it cleanly.
 
-    Nodes are the reference's, the last ones those of --with. SIGTERM, SIGHUP and Ctrl-C stop it; a second one kills its
+    Nodes are the reference's, the last ones those of --with. A node's server.properties, log and data are in its folder
+    FOLDER/node-N. SIGTERM, SIGHUP and Ctrl-C stop it; a second one kills its
     nodes. They end as well when this process is killed.
     """
     from linearizability.targets.target import TargetError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -30,8 +31,22 @@ RestartCommand = Annotated[
         help="For addr: targets: a shell's command that restarts a broker; {node}, {host}, {port} name it.",
     ),
 ]
+
+
+def _release(version: str) -> str:
+    """Errors: BadParameter for what names no release: it would be older than all, and little would be owed."""
+    if version and not re.fullmatch(r"\d+\.\d+(\.\d+)*(-\w+)?", version):
+        raise typer.BadParameter(f"{version!r} is no release of Apache Kafka, as 4.3.1")
+    return version
+
+
 KafkaVersion = Annotated[
-    str, typer.Option("--version", help="Judge as this Kafka version (as 4.3.1); default: found out from the target.")
+    str,
+    typer.Option(
+        "--version",
+        callback=_release,
+        help="Judge as this Kafka version (as 4.3.1); default: found out from the target.",
+    ),
 ]
 Target = Annotated[
     str,

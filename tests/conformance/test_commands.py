@@ -241,6 +241,14 @@ def test_doctor_names_what_is_there() -> None:
     assert lines[-1]["verdict"] == "pass"
 
 
+@pytest.mark.parametrize("version", ["latest", "4", "4.x", "v4.3.1"])
+def test_a_version_that_is_no_release_is_wrong_usage(version: str) -> None:
+    """Nothing that came later than it would be owed, so a broker would pass by a typing error."""
+    result = command("run", "--target", "addr:127.0.0.1:1", "--version", version)
+    assert (result.exit_code, result.stdout) == (2, "")  # the command line tool makes 64 of it
+    assert f"{version!r} is no release of Apache Kafka" in result.stderr
+
+
 def test_doctor_names_what_fetches_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("linearizability.targets.artifacts.is_cached", lambda name: False)
     monkeypatch.setattr("conformance.doctor.find_spec", lambda name: None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -99,9 +100,9 @@ def numbered_lines(path: Path) -> Generator[tuple[int, bytes, bool], None, None]
 
 
 def reason(error: Exception) -> str:
-    """The message of an error, in one line."""
+    """The message of an error, in one line. A place in JSON is one in a line of the file, which is named beside it: left out."""
     if isinstance(error, ValidationError):
         return "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
     if isinstance(error, KeyError):
         return f"{error.args[0]!r} is missing"
-    return str(error) or type(error).__name__
+    return re.sub(r" at line \d+ column \d+$", "", str(error)) or type(error).__name__

@@ -48,3 +48,14 @@ def test_a_folder_of_runs_names_them(tmp_path: Path) -> None:
     assert found["reasons"] == [f"{tmp_path}: holds no history-*.jsonl; its folders do: '{tmp_path}/*' names 3 of them"]
     code, found = checked(f"{tmp_path}/*")
     assert len(found) == 4
+
+
+def test_a_damaged_line_has_one_number(tmp_path: Path) -> None:
+    with Recorder.open(tmp_path / "run", process=1) as producer:
+        for value in range(2):
+            producer.ok(producer.invoke("send", [send("orders-0", value)]), [send("orders-0", value, offset=value)])
+    file = tmp_path / "run" / "history-00001.jsonl"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([*lines[:2], lines[2][:-1], *lines[3:]]) + "\n")
+    code, (found, _) = checked(str(tmp_path / "run"))
+    assert (code, found["reasons"][0]) == (2, f"{file}:3: EOF while parsing an object")

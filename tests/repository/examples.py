@@ -322,6 +322,7 @@ BY_TUTORIAL = {
     ),
 }
 BY_OTHERS = {command: test for test, commands in BY_TUTORIAL.items() for command in commands} | {
+    "tidegauge history check my-run": "tests/history/test_own_histories.py::test_the_example_of_the_readme_loses_a_record",
     "tidegauge strangers store results/latest": "tests/conformance/test_strangers.py::test_a_whole_run_is_stored_by_the_name_of_its_target",
     "tidegauge run --target tansu": "tests/targets/test_strangers.py::test_a_stranger_of_one_node_dies_and_is_brought_back",
     "tidegauge run --target noida": "tests/targets/test_strangers.py::test_a_stranger_of_one_node_dies_and_is_brought_back",

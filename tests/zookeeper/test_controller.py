@@ -10,18 +10,20 @@ import pytest
 
 from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint, MetadataImage
+from reference.controller.producer_ids import allocate_producer_ids
 from reference.node.active_controller import Asked
 from reference.node.identity import Identity
 from reference.node.zookeeper.apis import DECIDED
 from reference.node.zookeeper.controller import ZooKeeperController
 from reference.node.zookeeper.controller_requests import ControllerRequests
 from reference.node.zookeeper.writer import Writer
-from reference.protocol.errors import ErrorCode
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from reference.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from reference.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from reference.protocol.primitives import LeaderEpoch, NodeId
+from reference.protocol.primitives import LeaderEpoch, NodeId, ProducerId
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import (
     ConnectionLost,
@@ -193,6 +195,23 @@ def test_a_damaged_state_is_named_and_left_as_it_is(data: bytes) -> None:
     assert [text for text in alone.logged if znodes.state_path("t", 0) in text]
     assert alone.controller.is_active and alone.controller.image.topics["t"].partitions == {}
     assert alone.data() == data
+
+
+def test_no_producer_id_is_allocated_beside_a_damaged_block() -> None:
+    """Those of the block may be in use: Kafka's controller fails to parse it, too."""
+    for data, allocated in ((znodes.encode_producer_block(NODE, ProducerId(0), ProducerId(999)), 1000), (b"{", None)):
+        alone = Alone()
+        alone.zookeeper.tree.carry_out(SetData(znodes.PRODUCER_IDS, data), OTHER)
+        alone.win()
+        alone.settle()
+        assert [text for text in alone.logged if znodes.PRODUCER_IDS in text] == [] if allocated else alone.logged
+        image = alone.controller.image
+        request = AllocateProducerIdsRequest(broker_id=1, broker_epoch=image.brokers[NODE].epoch)
+        if allocated is not None:
+            assert allocate_producer_ids(image, request).response.producer_id_start == allocated
+        else:
+            with pytest.raises(KafkaError):
+                allocate_producer_ids(image, request)
 
 
 @pytest.mark.parametrize("event", [ConnectionLost(), SessionExpired()])

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from reference.controller.directory_ids import MIGRATING
 from reference.controller.image import FIRST_PRODUCER_ID, MetadataImage
+from reference.controller.producer_ids import MAX_PRODUCER_ID
 from reference.controller.topics import new_topic_id
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
@@ -182,7 +183,8 @@ class Reader:
         def take_producer_ids(result: Result, at: TimestampMs) -> None:
             if result.code == Code.OK:
                 next_id = self._decoded(znodes.decode_next_producer_id, znodes.PRODUCER_IDS, result)
-                found.next_producer_id = next_id if next_id is not None else FIRST_PRODUCER_ID
+                # Ids of a damaged block may have been given out: none is left to the image, so that it allocates no other.
+                found.next_producer_id = next_id if next_id is not None else ProducerId(MAX_PRODUCER_ID)
 
         def take_deleting(result: Result, at: TimestampMs) -> None:
             found.deleting = sorted(result.children)

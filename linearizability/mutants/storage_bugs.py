@@ -126,20 +126,6 @@ def rotation_loses_a_batch(original: Any, log: Any, base: int, now: int) -> Any:
 
 
 @mutant(
-    "reference.storage.segment_list:SegmentList._roll",
-    "A segment that is closed after the last flush is not flushed again, and comes back with indexes that end in zeros.",
-    fuzz=True,
-)
-def closed_segment_unflushed(original: Any, log: Any, base: int, now: int) -> Any:
-    previous = log._active
-    previous.flush = lambda: None
-    try:
-        return original(log, base, now)
-    finally:
-        del previous.flush
-
-
-@mutant(
     "reference.storage.making_durable:Failing.failed",
     "A node goes on after a failed fsync: the next one, of pages that the system takes for written, moves the recovery point.",
     fuzz=True,

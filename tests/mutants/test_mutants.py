@@ -99,9 +99,9 @@ def test_a_removed_leader_that_never_stands_is_found_by_the_first_run_that_shows
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.fuzz and mutant.nodes == 1])
 def test_fuzzing_finds_every_one(name: str):
-    assert any(
-        run_planted(draw(seed, name, workload=MUTANTS[name].workload))[0].verdict == "invalid" for seed in range(400)
-    )
+    """The rarest, `last-marker-wins`, needed up to 478 runs from other seeds (TIMES.md)."""
+    drawn = (draw(seed, name, workload=MUTANTS[name].workload) for seed in range(1_000))
+    assert any(run_planted(each)[0].verdict == "invalid" for each in drawn)
 
 
 def test_a_property_can_be_replaced_and_comes_back():

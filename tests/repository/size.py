@@ -102,7 +102,7 @@ CAPABILITIES = (
         r"tidegauge|linearizability/(testing/|[a-z_]+\.py)",
     ),
     Capability("whole systems", "clients, tools and abuse held against whole clusters", r"tests/(clients|tools|abuse|confusions)"),
-    Capability("repository", "documents, packaging, renaming, the tree's own rules", r"tests/|typings/"),
+    Capability("repository", "documents, packaging, renaming, the tree's own rules", r"tests/|typings/|setup\.py"),
 )  # fmt: skip
 """The first one whose pattern a path begins with is the file's."""
 

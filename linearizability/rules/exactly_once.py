@@ -36,6 +36,8 @@ from linearizability.rules.sessions import known_at, must_be_delivered, promised
 CONSUMED, GROUP_OFFSET, OWED, LOG_START, START_KNOWN, START_ASKED_LATER, BEGAN, ENDED, EXCUSED, WRITTEN, HAPPENED = (
     range(11)
 )
+MOST_PAIRED = 20
+"""Limit of earlier transactions with which one that consumed the same record is paired."""
 NONE = -1
 """Fills a column that has no meaning in a row of its kind."""
 
@@ -181,20 +183,28 @@ def consumed_twice(rows: Array, context: Context) -> Iterator[Found]:
     taken = taken[np.lexsort((taken[:, 2], taken[:, 3], taken[:, 1]))]
     same = (taken[1:, 1] == taken[:-1, 1]) & (taken[1:, 3] == taken[:-1, 3])
     wrong = np.flatnonzero(same & (taken[1:, 2] != taken[:-1, 2]))
-    those = [
-        (
-            copies.reason_of_loss(
-                context, int(taken[index, 1]), pair := (int(taken[index, 2]), int(taken[index + 1, 2]))
-            ),
-            (
-                int(taken[index, 3]),
-                pair,
-                f"offset {taken[index, 3]} was consumed by two transactions that both committed",
-            ),
-        )
-        for index in wrong
-    ]
+    borders = np.concatenate([[0], np.flatnonzero(~same) + 1, [len(taken)]])
+    those: list[tuple[str, Witnessed]] = []
+    for number in np.unique(np.searchsorted(borders, wrong, side="right")):
+        of_one = taken[borders[number - 1] : borders[number]]
+        those += _pairs(copies, context, int(of_one[0, 1]), int(of_one[0, 3]), np.unique(of_one[:, 2]))
     yield from _by_reason(TWICE.id, those)
+
+
+def _pairs(
+    copies: _Copies, context: Context, place: int, offset: int, transactions: Array
+) -> Iterator[tuple[str, Witnessed]]:
+    """Pairs each transaction that consumed an offset with an earlier one: with one that no excuse explains, if there is one.
+
+    An excuse between the first and the third of them explains nothing about the first two.
+    """
+    text = f"offset {offset} was consumed by two transactions that both committed"
+    for place_of_later in range(1, len(transactions)):
+        later = int(transactions[place_of_later])
+        earlier = [int(each) for each in transactions[:place_of_later][-MOST_PAIRED:]]
+        reasons = {each: copies.reason_of_loss(context, place, (each, later)) for each in reversed(earlier)}
+        chosen = next((each for each, reason in reasons.items() if not reason), earlier[-1])
+        yield reasons[chosen], (offset, (chosen, later), text)
 
 
 def copied_past(rows: Array, context: Context) -> Iterator[Found]:

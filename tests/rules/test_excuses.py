@@ -413,3 +413,28 @@ def test_an_excuse_that_began_after_a_record_was_passed_explains_nothing(begins:
     judgement = judge_history(history(excuse("__consumer_offsets", begins, ends) + GROUP + text))
     assert judgement.verdict == verdict, judgement.to_json()
     assert judgement.anomalies["copied-past"] == 1
+
+
+@pytest.mark.parametrize(
+    ("third", "found"),
+    [
+        ("", {1}),
+        ("3 [60 70] txn poll t-0:1@0 send u-0:30@2 commit g t-0@1", {1, 0}),
+        ("3 [11 22] txn poll t-0:1@0 send u-0:30@2 commit g t-0@1", {1, 0}),
+    ],
+)
+def test_an_excuse_explains_only_a_pair_of_transactions_that_it_lies_between(third: str, found: set[int]) -> None:
+    """In the order of the history a transaction from before the excuse comes between two from after it."""
+    text = f"""
+        0 [0 1] send t-0:1@0
+        1 [2 3] subscribe t-0 group=g
+        1 [40 50] txn poll t-0:1@0 send u-0:10@1 commit g t-0@1
+        2 [4 5] subscribe t-0 group=g
+        2 [10 20] txn poll t-0:1@0 send u-0:20@0 commit g t-0@1
+        3 [4 5] subscribe t-0 group=g
+        {third}
+    """
+    judgement = judge_history(history(excuse("__consumer_offsets", 25, 30) + text))
+    twice = [item for item in judgement.findings if item.rule == "exactly-once"]
+    assert {int(bool(item.permitted)) for item in twice} == found, judgement.to_json()
+    assert (judgement.verdict == "invalid") == (0 in found)

@@ -39,6 +39,7 @@ from linearizability.faults.schedule import Schedule, Wave
 from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 from linearizability.results import new_run_folder
+from linearizability.stored import make_folder_of, replace_file
 from linearizability.targets import TargetError
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.workload.profile import Consuming
@@ -258,10 +259,8 @@ def read_store(path: Path) -> list[dict[str, Any]]:
 
 
 def write_store(path: Path, legs: Sequence[Mapping[str, Any]]) -> None:
-    """Store the legs atomically."""
-    partial = path.with_suffix(".part")
-    partial.write_text("[\n" + ",\n".join(f" {json.dumps(leg)}" for leg in legs) + "\n]\n")
-    partial.replace(path)
+    """Store the legs."""
+    replace_file(path, "[\n" + ",\n".join(f" {json.dumps(leg)}" for leg in legs) + "\n]\n")
 
 
 def hours(legs: Iterable[Mapping[str, Any]], spec: str) -> float:
@@ -336,6 +335,7 @@ def endurance(
 
     Exit 1: a leg is invalid, or a quantity grew. Exit 2: a leg is unknown.
     """
+    make_folder_of(store)
     legs = read_store(store) if resume else []
     folder = new_run_folder("bench", "endurance")
     until = time.monotonic() + minutes * 60

@@ -26,6 +26,7 @@ import typer
 from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.pages import write_part
 from linearizability.progress import Progress
+from linearizability.stored import make_folder_of, replace_file
 
 if TYPE_CHECKING:
     from linearizability.simulation.judging import Outcome
@@ -169,11 +170,9 @@ def read_store(path: Path) -> dict[str, Trial]:
 
 
 def write_store(path: Path, trials: dict[str, Trial]) -> None:
-    """Store the trials atomically."""
-    partial = path.with_suffix(".part")
+    """Store the trials."""
     lines = [f" {json.dumps(name)}: {json.dumps(_reported(trials[name]))}" for name in sorted(trials)]
-    partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    partial.replace(path)
+    replace_file(path, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def _reported(trial: Trial) -> dict[str, Any]:
@@ -297,6 +296,7 @@ def fuzz(
         for name, each in MUTANTS.items()
         if each.fuzz and (each.nodes > 1 or not clusters) and (not workload or each.workload in workload)
     ]
+    make_folder_of(store)
     kept = read_store(store) if resume else {}
     trials = {name: trial for name, trial in kept.items() if _is_asked(name)}
     stale = _stale(trials)

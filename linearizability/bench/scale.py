@@ -37,6 +37,7 @@ from linearizability.faults.plan import FAST_FAILOVER
 from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 from linearizability.results import new_run_folder
+from linearizability.stored import make_folder_of, replace_file
 from linearizability.targets import TargetError
 from linearizability.targets.cluster import ClusterTarget
 
@@ -117,10 +118,8 @@ def read_store(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def write_store(path: Path, rows: Mapping[str, Mapping[str, Any]]) -> None:
-    """Store the rows atomically."""
-    partial = path.with_suffix(".part")
-    partial.write_text("{\n" + ",\n".join(f" {json.dumps(n)}: {json.dumps(rows[n])}" for n in rows) + "\n}\n")
-    partial.replace(path)
+    """Store the rows."""
+    replace_file(path, "{\n" + ",\n".join(f" {json.dumps(n)}: {json.dumps(rows[n])}" for n in rows) + "\n}\n")
 
 
 # ---- the command
@@ -162,6 +161,7 @@ def scale(
         for name, numbers in zip(KINDS, given, strict=True)
         if not kind or name in kind
     }
+    make_folder_of(store)
     rows = read_store(store) if resume else {}
     folder = new_run_folder("bench", "scale")
     until = time.monotonic() + minutes * 60

@@ -34,6 +34,7 @@ import typer
 
 from linearizability.interrupting import leave, until_interrupted
 from linearizability.progress import Progress
+from linearizability.stored import make_folder_of, replace_file
 from linearizability.targets import leash
 
 if TYPE_CHECKING:
@@ -300,16 +301,14 @@ class Store:
         return Store(usage, trials, kept.get("rewritten", {}))
 
     def write(self, path: Path) -> None:
-        """Store the results atomically."""
+        """Store the results."""
         parts = {
             "baseline": {id: [*asdict(self.usage[id]).values()] for id in sorted(self.usage)},
             "lies": {name: asdict(self.trials[name]) for name in sorted(self.trials)},
             "rewritten": self.rewritten,
         }
         text = ",\n".join(f' "{part}": {{\n{_rows(rows)}\n }}' for part, rows in parts.items())
-        partial = path.with_suffix(".part")
-        partial.write_text(f"{{\n{text}\n}}\n")
-        partial.replace(path)
+        replace_file(path, f"{{\n{text}\n}}\n")
 
 
 def _rows(rows: dict[str, Any]) -> str:
@@ -427,6 +426,7 @@ def suite(
         raise typer.BadParameter(
             f"{unknown[0]!r} is no lie: `python -m linearizability.mutants.wire list`", param_hint="--lie"
         )
+    make_folder_of(store)
     kept = Store.read(store)
     chosen = [LIES[name] for name in lies or LIES if not areas or {id[:3] for id in LIES[name].accusers} & set(areas)]
     if count:

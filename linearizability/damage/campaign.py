@@ -19,6 +19,7 @@ import typer
 from linearizability.damage.trials import CLEAN, FAILURES, KILLED, Broker, Trial, Verdict, ground_of, reference, run
 from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
+from linearizability.stored import make_folder_of, replace_file
 
 REFERENCE = "reference"
 STORE = Path(__file__).parent / "results.json"
@@ -82,10 +83,8 @@ def read_store(path: Path) -> dict[str, Any]:
 
 
 def write_store(path: Path, broker: str, results: Results) -> None:
-    """Store the results of a broker atomically."""
-    partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(read_store(path) | {broker: results.to_json()}, indent=1) + "\n")
-    partial.replace(path)
+    """Store the results of a broker."""
+    replace_file(path, json.dumps(read_store(path) | {broker: results.to_json()}, indent=1) + "\n")
 
 
 def damage(
@@ -104,6 +103,7 @@ def damage(
     A start is right, or refused by a message that names the file, or what is missing is reported; exit 1 where anything is
     silently less, or refused without a name.
     """
+    make_folder_of(store)
     results = Results(read_store(store).get(target) if resume else None)
     said: dict[str, Any] = {"store": str(store)}
     with until_interrupted(said), nullcontext(reference()) if target == REFERENCE else _kafka(target) as broker:

@@ -6,11 +6,14 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from linearizability.bench import scale_cluster, scale_logs
 from linearizability.bench.brokers import open_for_bench
+from linearizability.bench.commands import app
 from linearizability.bench.load import make_batch
 from linearizability.bench.scale import KINDS, Step, read_store, steps, write_store
 from linearizability.bench.scale_cluster import led_by
@@ -22,7 +25,14 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.metadata import MetadataResponse
 from reference.protocol.records.batch import check_crc, read_header, records_of
 
-ROW = {"kind": "partitions", "target": "reference", "count": 100, "created_s": 1.0, "served_s": 2.0, "replica_kb": 9}
+ROW: dict[str, Any] = {
+    "kind": "partitions",
+    "target": "reference",
+    "count": 100,
+    "created_s": 1.0,
+    "served_s": 2.0,
+    "replica_kb": 9,
+}
 
 
 def test_small_steps_come_first_and_targets_take_turns() -> None:
@@ -45,6 +55,28 @@ def test_rows_are_kept_drawn_and_shown(tmp_path: Path, capsys: pytest.CaptureFix
     assert "<svg" in (tmp_path / "s.svg").read_text()
     show(rows.values())
     assert "TargetError: no" in capsys.readouterr().out
+
+
+def test_the_folder_of_the_store_is_made_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # for the run's own folder of results
+    store = tmp_path / "new" / "scale.json"
+
+    def run(step: Step, folder: Path, progress: object) -> dict[str, Any]:
+        assert store.parent.is_dir()
+        return ROW | {"count": step.count}
+
+    monkeypatch.setattr(Step, "run", run)
+    options = ["--kind", "partitions", "--partitions", "7", "--against", "", "--store", str(store)]
+    done = CliRunner().invoke(app, ["scale", *options])
+    assert (done.exit_code, read_store(store)) == (0, {"partitions/reference/7": ROW | {"count": 7}}), done.output
+
+
+def test_a_store_that_cannot_be_written_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_store(tmp_path / "s.json", {"x": ROW})
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        write_store(tmp_path / "s.json", {})
+    assert read_store(tmp_path / "s.json") == {"x": ROW} and [each.name for each in tmp_path.iterdir()] == ["s.json"]
 
 
 def test_a_target_has_one_colour_in_all_panels(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from linearizability.mutants.code import reaching
 from linearizability.mutants.code.changes import ROOT, Change, all_changes
 from linearizability.mutants.code.reaching import Reached
+from linearizability.stored import replace_file
 
 STORE = Path(__file__).parent / "results.json"
 UNIT_TESTS = {package: f"tests/{package}" for package in ("replication", "storage", "controller", "coordinator")}
@@ -266,9 +267,7 @@ def store(rows: Iterable[Row], path: Path = STORE) -> None:
         changes = all_changes()
         current = [kept[name] for name in changes if name in kept and is_current(changes[name], kept[name])]
         text = ",\n".join(json.dumps({key: value for key, value in asdict(row).items() if value}) for row in current)
-        partial = path.with_suffix(".partial")
-        partial.write_text(f"[\n{text}\n]\n")
-        partial.replace(path)
+        replace_file(path, f"[\n{text}\n]\n")
 
 
 def is_current(change: Change, row: Row | None) -> bool:

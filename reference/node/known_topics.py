@@ -6,12 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from reference.node.requests import Key
+from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.messages.fence_broker_record import FenceBrokerRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.partition_record import PartitionRecord
+from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
+from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from reference.protocol.primitives import TopicId, TopicName
 from reference.protocol.schema import Message
 
@@ -51,6 +56,15 @@ class KnownTopics:
         ]
 
 
+OF_BROKERS = (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+
 class TopicChanges:
     """Collects created, grown and deleted topics; `see` gets each record before the image applies it."""
 
@@ -65,6 +79,8 @@ class TopicChanges:
         """Partitions that records have changed, also by a setting of their topic, in the records' order."""
         self.all_partitions = False
         """Whether a record may have changed any partition."""
+        self.brokers = False
+        """Whether brokers were fenced, unfenced, registered or removed, or began a controlled shutdown."""
 
     def see(self, record: Message) -> None:
         """Collect the changes of a record, before it is applied."""
@@ -74,6 +90,8 @@ class TopicChanges:
             name = self._image.topics_by_id[record.topic_id].name
             self.names.add(name)
             self.partitions[name, record.partition_id] = None
+        elif isinstance(record, OF_BROKERS):
+            self.brokers = True
         elif isinstance(record, TopicRecord):
             self.names.add(record.name)
             self.are_new = True
@@ -93,7 +111,7 @@ class TopicChanges:
 
     def see_all(self, before: dict[TopicId, TopicName]) -> None:
         """Collect the changes of a snapshot that replaced the image: every topic may have changed."""
-        self.all_partitions = True
+        self.all_partitions = self.brokers = True
         self.names.update(before.values(), self._image.topics)
         self.are_new |= any(id not in before for id in self._image.topics_by_id)
         self.deleted |= {id: name for id, name in before.items() if id not in self._image.topics_by_id}

@@ -331,8 +331,7 @@ class Node:
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
         """Begin a controlled shutdown: the controller moves leaderships away, and `may_stop` is then True."""
         if self.is_broker:
-            is_asked = self.configuration.broker("controlled.shutdown.enable")
-            self.membership.leave(now, timeout_ms if is_asked else 0)
+            self.membership.leave(now, timeout_ms if self.configuration.broker("controlled.shutdown.enable") else 0)
             self._drain(now)
 
     @property
@@ -456,6 +455,7 @@ class Node:
             if self.has_caught_up and self._has_replicas:
                 self.replicas.reconcile(now, None if changes.all_partitions else changes.partitions)
                 self.groups.topics_changed(changes, now)
+                self.purgatories.wake_all(self.replicas.advanced(now) if changes.brokers else (), now)
 
     @property
     def has_caught_up(self) -> bool:

@@ -154,6 +154,16 @@ class Replicas:
         self._due.update(dict.fromkeys(self._all() if changed is None else changed))
         self._follow_due(now)
 
+    def advanced(self, now: TimestampMs) -> Iterator[Partition]:
+        """The partitions led here whose high watermark moves after brokers have changed.
+
+        Records of a fenced broker's partitions come before that of the broker itself, and perhaps in an earlier step. A replica
+        on it that is caught up then counts still, and no later fetch would look at partitions that have no news.
+        """
+        for partition in self.partitions.values():
+            if partition.leading is not None and partition.leading.advance_high_watermark(now):
+                yield partition
+
     def _all(self) -> Iterator[Key]:
         """The partitions of the image, and those of this node's replicas."""
         yield from ((topic.name, index) for topic in self._image.topics.values() for index in topic.partitions)

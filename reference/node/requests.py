@@ -252,6 +252,11 @@ class Purgatories:
         self.wake_fetches(partition.key, now)
         self.produces.wake(partition.key, now)
 
+    def wake_all(self, partitions: Iterable[Partition], now: TimestampMs) -> None:
+        """Do so for each of these partitions."""
+        for partition in partitions:
+            self.wake(partition, now)
+
     def next_deadline(self) -> TimestampMs:
         """The earliest deadline."""
         return min(self.produces.next_deadline(), self.fetches.next_deadline())

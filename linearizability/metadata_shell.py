@@ -106,13 +106,13 @@ def snapshot_differences(homes: dict[int, Path]) -> Iterator[tuple[int, int, lis
 
 
 def _unlike(snapshot: Path, log: Path) -> list[str] | None:
-    differences: list[str] = []
+    differences: list[str] | None = None
     for _ in range(ATTEMPTS):
         one, other = tree(image(snapshot)), tree(image(log))
+        if not one or not other:
+            continue
         sides = (("snapshot", one - other), ("log", other - one))
         differences = [f"only the {where} has {'/'.join(line)}" for where, lines in sides for line in sorted(lines)]
-        if not one or not other:
-            return None
         if not differences:
             break
     return differences

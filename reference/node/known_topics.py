@@ -63,6 +63,7 @@ OF_BROKERS = (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
+"""The records that change which replicas a leader waits for."""
 
 
 class TopicChanges:

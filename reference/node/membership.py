@@ -46,10 +46,7 @@ class State(Enum):
 TRANSITIONS: dict[tuple[State, State], str] = {
     (State.STARTING, State.RECOVERING): "the controller has registered it",
     (State.STARTING, State.GONE): "it is to stop: registered, refused, never asked, or without an answer in time",
-    (
-        State.RECOVERING,
-        State.RUNNING,
-    ): "it has replayed the metadata up to its registration, and its replicas follow them",
+    (State.RECOVERING, State.RUNNING): "its replicas follow the metadata up to its registration",
     (State.RECOVERING, State.STARTING): "the controller knows another incarnation, or none",
     (State.RECOVERING, State.LEAVING): "it is to stop: leaderships are moved away first",
     (State.RUNNING, State.STARTING): "the controller knows another incarnation, or none",

@@ -253,7 +253,7 @@ class Purgatories:
         self.produces.wake(partition.key, now)
 
     def wake_all(self, partitions: Iterable[Partition], now: TimestampMs) -> None:
-        """Do so for each of these partitions."""
+        """Try the delayed requests of each of these partitions."""
         for partition in partitions:
             self.wake(partition, now)
 

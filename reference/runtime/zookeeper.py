@@ -167,9 +167,8 @@ class KazooDriver:
         """Log an error that is no result of its own. The node takes it for a lost connection and waits for the next one, which
         may never come: a broker that is refused a read is not registered."""
         if not isinstance(error, tuple(CODES)):
-            what = (
-                f"{type(operation).__name__} {getattr(operation, 'path', '')}".rstrip()
-            )  # not the data: it may be secret
+            # Without the data, which may be secret.
+            what = f"{type(operation).__name__} {getattr(operation, 'path', '')}".rstrip()
             self._log("error", f"ZooKeeper does not carry out {what}: {type(error).__name__}")
 
     def _begin(self, operation: Operation) -> Any:

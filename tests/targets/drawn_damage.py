@@ -8,11 +8,8 @@ or it reads something in the request that it answers; then the answers are compa
 
 from __future__ import annotations
 
-import argparse
 import socket
 import struct
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -20,27 +17,24 @@ from typing import Any
 from uuid import UUID
 
 from linearizability.targets import open_target
-from reference.node.release import versions_of
 from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.frames import decode_request, decode_response, encode_request
-from reference.protocol.schema import Message
-from tests.targets.drawn_fields import Side, drawn
-from tests.targets.drawn_requests import (
-    CHANGES,
+from tests.targets.drawn_comparison import (
     CONFIG,
     KAFKA,
     NOT_DRAWN,
-    OFTEN,
     REFERENCE,
-    SETTLES_IN_S,
-    _identity,
+    Comparison,
+    Options,
     asked,
-    brief,
-    differences,
+    identity,
+    parser,
     plain,
     prepare,
+    run,
 )
+from tests.targets.drawn_fields import Side
 
 LEFT_OUT = NOT_DRAWN | {"UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter", "UpdateFeatures", "DeleteTopics"}
 """APIs by which a damaged request may end a broker, or a topic on which later ones depend."""
@@ -124,24 +118,22 @@ def as_kafka_reads(value: Any) -> Any:
         return {name: as_kafka_reads(each) for name, each in value.items()}
     if isinstance(value, list):
         named = (each for each in value if not isinstance(each, dict) or each.get("partitions") != [])
-        return sorted(map(as_kafka_reads, named), key=_identity)
+        return sorted(map(as_kafka_reads, named), key=identity)
     return value
 
 
-def compare(sides: Sequence[Side], seed: int, requests: int, settles_in_s: float, show: bool) -> list[str]:
-    both = set.intersection(*(set(side.wire.versions()) for side in sides))
-    names = [key for key in APIS if key in both and APIS[key].name not in LEFT_OUT]
-    often = [key for key in names for _ in range(OFTEN.get(APIS[key].name, 1))]
-    rng, found = Random(seed), list[str]()
+def compare(sides: Sequence[Side], seed: int, options: Options) -> list[str]:
+    comparison = Comparison(sides, seed, options, LEFT_OUT)
     for side in sides:
         prepare(side)
         side.place("topic", UUID(int=5))
-    for number in range(requests):
-        key, name = (chosen := rng.choice(often)), APIS[chosen].name
-        lowest, highest = versions_of(key)
-        version, state = rng.choice([highest, rng.randint(lowest, highest)]), rng.randrange(1 << 30)
-        is_damaged, damage = rng.random() < 0.5, rng.randrange(1 << 30)
-        made: list[Message] = [drawn(APIS[key].request, version, side, Random(state), name) for side in sides]
+    for number in range(options.requests):
+        request = comparison.draw(sides)
+        is_damaged, damage = comparison.rng.random() < 0.5, comparison.rng.randrange(1 << 30)
+        if request is None:
+            continue
+        key, version, made = request
+        frames: list[bytes] = []
         if is_damaged:
             start = header_of(key, version)
             whole = [encode_request(key, version, 7, CLIENT_ID, each) for each in made]
@@ -150,55 +142,27 @@ def compare(sides: Sequence[Side], seed: int, requests: int, settles_in_s: float
             frames = [damaged(each, start, Random(damage)) for each in whole]
             if any(map(is_taken_by_kafka_alone, frames)):
                 continue
-            answers = [
-                answer_to(side.addresses[0], frame, key, version, side)
-                for side, frame in zip(sides, frames, strict=True)
-            ]
+            pairs = zip(sides, frames, strict=True)
+            answers = [answer_to(side.addresses[0], frame, key, version, side) for side, frame in pairs]
         else:
-            frames = []
-            answers = [asked(side, request, version) for side, request in zip(sides, made, strict=True)]
+            answers = [asked(side, each, version) for side, each in zip(sides, made, strict=True)]
         answers = [as_kafka_reads(each) for each in answers]
         if answers[0] == NO_ANSWER:
             continue
-        if name in CHANGES:
-            time.sleep(settles_in_s)
-        differ = list(differences(name, *answers))
         what = "damaged" if is_damaged else "whole"
-        if differ:
-            found.append(f"seed {seed}, request {number}: {what} {name} v{version}{''.join(sorted(differ))}"[:1000])
-        if show or differ:
-            shown = [brief(each) for each in made] + [each.hex() for each in frames]
-            print(f"seed {seed}, {number}: {what} {name} v{version}", *shown, *differ[:4], sep="\n    ", flush=True)
-        if show:
-            print(f"    {answers[0]}")
-    return found
+        comparison.judge(f"{number}: {what}", request, answers, *(each.hex() for each in frames))
+    return comparison.found
 
 
-def compared(
-    folder: Path, seed: int, requests: int, settles_in_s: float = SETTLES_IN_S, show: bool = False
-) -> list[str]:
+def compared(folder: Path, seed: int, options: Options) -> list[str]:
     """The same with two brokers that are started for it."""
     with (
         open_target(KAFKA, folder=folder / "kafka", config=CONFIG) as kafka,
         open_target(REFERENCE, folder=folder / "reference", config=CONFIG) as reference,
     ):
         sides = [Side([(node.host, node.port) for node in target.nodes]) for target in (kafka, reference)]
-        return compare(sides, seed, requests, settles_in_s, show)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", type=int, help="the first seed")
-    parser.add_argument("end", type=int, help="the seed after the last")
-    parser.add_argument("--requests", type=int, default=300, help="of each seed")
-    parser.add_argument("--show", action="store_true", help="each request and Kafka's answer")
-    options = parser.parse_args()
-    found: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(options.first, options.end):
-            found += compared(Path(folder) / str(seed), seed, options.requests, show=options.show)
-    print(f"{len(found)} answers differ")
+        return compare(sides, seed, options)
 
 
 if __name__ == "__main__":
-    main()
+    run(compared, parser(__doc__).parse_args())

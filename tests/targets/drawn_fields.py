@@ -6,6 +6,7 @@ What a broker names for itself (topic ids, producer ids, member ids, sessions) i
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -18,6 +19,8 @@ from reference.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Field, Message
+
+ANSWERS_WITHIN_S = 30.0
 
 
 @dataclass
@@ -33,12 +36,15 @@ class Side:
     """Which of its brokers is asked."""
     login: bytes | None = None
     """The token by which a client authenticates (PLAIN)."""
+    host: str = "127.0.0.1"
+    """The address from which the client connects."""
 
     def __post_init__(self) -> None:
         self._wires = [self._connected(address) for address in self.addresses]
 
     def _connected(self, address: tuple[str, int]) -> Wire:
-        wire = Wire.connect(*address)
+        connection = socket.create_connection(address, ANSWERS_WITHIN_S, (self.host, 0))
+        wire = Wire(connection, ANSWERS_WITHIN_S)
         if self.login is not None:
             wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
             wire.call(SaslAuthenticateRequest(auth_bytes=self.login), 2)
@@ -191,7 +197,7 @@ BY_NAME: Mapping[str, Draw] = {
     "principal_filter": among(None, "User:a", "bad"), "principal": among("User:a", "User:*", "bad", "", "Group:x"),
     "host_filter": among(None, "*", "h"), "host": among("*", "1.2.3.4", "h", ""),
     "operation": among(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0), "permission_type": among(3, 2, 3, 0),
-    "path": among("/nowhere", "relative"), "count": among(1, 2, 3, 4, 2, 3, 0, -1), "election_type": among(0, 0, 1, 2),
+    "path": given("folder", "/nowhere", "relative", ""), "count": among(1, 2, 3, 4, 2, 3, 0, -1), "election_type": among(0, 0, 1, 2),
     "config_operation": among(0, 0, 0, 1, 2, 3), "replicas": among(1, 1, 1, 2),
     "entity_type": among("user", "client-id", "ip", "nonsense", ""),
     "entity_name": among("a", None, "b", "127.0.0.1", "not an ip", ""), "match_type": among(0, 1, 2, 3),
@@ -205,7 +211,7 @@ BY_NAME: Mapping[str, Draw] = {
     "salt": among(b"salt", b""), "salted_password": among(b"pw", b""),
     "feature": among("metadata.version", "group.version", "kraft.version", "nonsense"),
     "max_version_level": among(0, 1, 2, 30, 29, 99, -1), "upgrade_type": among(1, 2, 3, 0),
-    "allow_downgrade": among(False, True), "endpoint_type": among(1, 1, 2, 3),
+    "allow_downgrade": among(False, True), "allow_replication_factor_change": among(True, True, False), "endpoint_type": among(1, 1, 2, 3),
     "state_filters": among(
         "Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "PrepareCommit", "PrepareEpochFence", "Dead", "ongoing", "",
         "nonsense",
@@ -245,7 +251,7 @@ ABSENT = 0.15
 """How often a field that may be null is, or an array is empty."""
 ABSENT_OF = {
     "assignments": 0.8, "CreatePartitions.topics.assignments": 0.9, "state_filters": 0.5, "producer_id_filters": 0.6,
-    "ConsumerGroupHeartbeat.topic_partitions": 0.6, "ConsumerGroupHeartbeat.subscribed_topic_names": 0.2,
+    "DescribeLogDirs.topics": 0.5, "ConsumerGroupHeartbeat.topic_partitions": 0.6, "ConsumerGroupHeartbeat.subscribed_topic_names": 0.2,
 }  # fmt: skip
 """The same for some fields, whose requests would otherwise mostly ask for nothing."""
 

@@ -1,7 +1,7 @@
 """The same drawn requests to Apache Kafka and to the reference by a client with few permissions, while its ACLs change.
 
 Alice authenticates. A super user makes a third of the requests, so that there is something that may be hidden from her; now and
-then it adds ACLs about her, or removes some. With an even seed she may do what no ACL is about, with an odd one only what an ACL
+then it adds ACLs about her, or removes some. She asks from two addresses. With an even seed she may do what no ACL is about, with an odd one only what an ACL
 allows.
 
     python -m tests.targets.drawn_permissions 0 5 --requests 500
@@ -9,35 +9,18 @@ allows.
 
 from __future__ import annotations
 
-import argparse
-import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from linearizability.targets.wire import WireError
-from reference.node.release import versions_of
 from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
-from reference.protocol.apis import APIS
 from reference.protocol.messages.create_acls import CreateAclsRequest
 from reference.protocol.messages.delete_acls import DeleteAclsRequest
 from reference.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from reference.protocol.schema import Message
-from tests.targets.drawn_fields import Side, drawn
-from tests.targets.drawn_requests import (
-    CHANGES,
-    CONFIG,
-    NOT_DRAWN,
-    OFTEN,
-    SELDOM,
-    SETTLES_IN_S,
-    asked,
-    brief,
-    differences,
-    prepare,
-)
+from tests.targets.drawn_comparison import CONFIG, Comparison, Options, asked, brief, parser, prepare, run
+from tests.targets.drawn_fields import Side
 from tests.targets.secured_kafka import PASSWORD, USER, SecuredKafka, SecuredReference
 
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
@@ -64,6 +47,10 @@ OPERATIONS = {
 """Resource type -> operations that ACLs about it may name."""
 CHANGES_ONE_IN = 8
 """Requests, of which one changes ACLs."""
+HOSTS = ("127.0.0.1", "127.0.0.2")
+"""The addresses from which Alice connects."""
+OTHER_HOSTS = ("1.2.3.4", "localhost", "127.0.0.0/8", "127.0.0.*", "/127.0.0.1", "127.0.0.01", "::ffff:127.0.0.1")
+"""Hosts of ACLs that are none of hers, though some would be with a broker that takes names or networks."""
 BY_SUPER_USER = 0.33
 
 
@@ -74,12 +61,10 @@ class Cluster:
         node = target.nodes[0]
         self.super_user = Side([(node.host, node.port)])
         login = b"\0".join([b"", USER.encode(), PASSWORD.encode()])
-        self.alice = Side(
-            [("127.0.0.1", target.ports["SASL_PLAINTEXT"])],
-            given=self.super_user.given,
-            internal_ids=self.super_user.internal_ids,
-            login=login,
-        )
+        address = "127.0.0.1", target.ports["SASL_PLAINTEXT"]
+        given, internal = self.super_user.given, self.super_user.internal_ids
+        self.alice = [Side([address], given, internal, login=login, host=host) for host in HOSTS]
+        """From each of the addresses."""
         prepare(self.super_user)
 
     def change_acls(self, chance: Random) -> str:
@@ -108,59 +93,38 @@ def drawn_acl(chance: Random) -> CreateAclsRequest.AclCreation:
         resource_name=name,
         resource_pattern_type=pattern,
         principal=chance.choice([f"User:{USER}"] * 4 + ["User:*", "User:other"]),
-        host=chance.choice(["*", "*", "127.0.0.1", "1.2.3.4"]),
+        host=chance.choice(["*", "*", *HOSTS, *OTHER_HOSTS]),
         operation=chance.choice(OPERATIONS[kind]),
         permission_type=chance.choice([Permission.ALLOW] * 6 + [Permission.DENY]),
     )
 
 
-def compare(clusters: list[Cluster], seed: int, requests: int, settles_in_s: float, show: bool = False) -> list[str]:
+def compare(clusters: list[Cluster], seed: int, options: Options) -> list[str]:
     """Where the answers differ."""
-    both = set.intersection(*(set(each.alice.wire.versions()) for each in clusters))
-    names = [key for key in APIS if key in both and APIS[key].name not in NOT_DRAWN]
-    often = [key for key in names for _ in range(OFTEN.get(APIS[key].name, 1))]
-    rng, found = Random(seed), list[str]()
-    for number in range(requests):
+    comparison = Comparison([each.alice[0] for each in clusters], seed, options)
+    rng = comparison.rng
+    for number in range(options.requests):
         if rng.randrange(CHANGES_ONE_IN) == 0:
             state = rng.randrange(1 << 30)
             changes = {each.change_acls(Random(state)) for each in clusters}
-            time.sleep(settles_in_s)
-            if show:
+            time.sleep(options.settles_in_s)
+            if options.show:
                 print(*changes)
-        key, name = (chosen := rng.choice(often)), APIS[chosen].name
-        if name in SELDOM and rng.random() < 0.7:
+        is_super = rng.random() < BY_SUPER_USER
+        place = rng.randrange(len(HOSTS))
+        sides = [each.super_user if is_super else each.alice[place] for each in clusters]
+        drawn = comparison.draw(sides)
+        if drawn is None:
             continue
-        lowest, highest = versions_of(key)
-        version = rng.choice([highest, rng.randint(lowest, highest)])
-        is_super, state = rng.random() < BY_SUPER_USER, rng.randrange(1 << 30)
-        sides = [each.super_user if is_super else each.alice for each in clusters]
-        made: list[Any] = [drawn(APIS[key].request, version, side, Random(state), name) for side in sides]
-        for request in made:
+        for request in drawn.made:
             if isinstance(request, DescribeUserScramCredentialsRequest):
                 request.users = request.users or []  # Kafka fails where it refuses them all, and never answers
-        answers = [asked(side, request, version) for side, request in zip(sides, made, strict=True)]
-        if name in CHANGES:
-            time.sleep(settles_in_s)
-        differ = list(differences(name, *answers))
-        who = "super user" if is_super else USER
-        if differ:
-            found.append(f"seed {seed}, request {number}: {who}: {name} v{version}{''.join(sorted(differ))}"[:1000])
-        if show or differ:
-            print(
-                f"seed {seed}, {number}: {who}: {name} v{version}",
-                *map(brief, made),
-                *differ[:4],
-                sep="\n    ",
-                flush=True,
-            )
-        if show:
-            print(f"    {answers[0]}")
-    return found
+        answers = [asked(side, request, drawn.version) for side, request in zip(sides, drawn.made, strict=True)]
+        comparison.judge(f"{number}: {'super user' if is_super else f'{USER} at {HOSTS[place]}'}:", drawn, answers)
+    return comparison.found
 
 
-def compared(
-    folder: Path, seed: int, requests: int, settles_in_s: float = SETTLES_IN_S, show: bool = False
-) -> list[str]:
+def compared(folder: Path, seed: int, options: Options) -> list[str]:
     """The same with two brokers that are started for it."""
     with ExitStack() as opened:
         clusters: list[Cluster] = []
@@ -171,26 +135,8 @@ def compared(
             target.given |= CONFIG | {"allow.everyone.if.no.acl.found": "false" if seed % 2 else "true"}
             opened.enter_context(target)
             clusters.append(Cluster(target))
-        return compare(clusters, seed, requests, settles_in_s, show)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", type=int, help="the first seed")
-    parser.add_argument("end", type=int, help="the seed after the last")
-    parser.add_argument("--requests", type=int, default=300, help="of each seed")
-    parser.add_argument("--show", action="store_true", help="each request and Kafka's answer")
-    options = parser.parse_args()
-    found: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for seed in range(options.first, options.end):
-            try:
-                found += compared(Path(folder) / str(seed), seed, options.requests, show=options.show)
-            except WireError as error:
-                found.append(f"seed {seed}: {error}")
-                print(found[-1])
-    print(f"{len(found)} answers differ")
+        return compare(clusters, seed, options)
 
 
 if __name__ == "__main__":
-    main()
+    run(compared, parser(__doc__).parse_args())

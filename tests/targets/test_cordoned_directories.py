@@ -6,62 +6,21 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from linearizability.targets.cluster import ClusterTarget, Member
-from linearizability.targets.kafka import KafkaCluster
-from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from reference.protocol.primitives import NodeId
-from reference.storage.checkpoints import MetaProperties, write_meta_properties
-from reference.storage.posix_disk import PosixDisk
+from tests.targets.two_directories import KINDS, TwoDirectories, opened, second_of
 
 pytestmark = [pytest.mark.process, pytest.mark.kafka]
 BROKER, SET, DELETE = 4, 0, 1
 WITHIN_S = 30.0
 CORDONED = "cordoned.log.dirs"
-
-
-def second_of(member: Member) -> Path:
-    return member.folder / "second"
-
-
-class TwoDirectories(ClusterTarget):
-    """A node with two log directories; `is_cordoned`: whether its properties file cordons the second."""
-
-    is_cordoned = False
-
-    def properties(self, member: Member) -> dict[str, str]:
-        cordoned = {CORDONED: str(second_of(member))} if self.is_cordoned else {}
-        return super().properties(member) | {"log.dirs": f"{member.data},{second_of(member)}"} | cordoned
-
-    def format(self, member: Member) -> None:
-        super().format(member)
-        second_of(member).mkdir(exist_ok=True)
-        id = MetaProperties(self.cluster_id, NodeId(member.node.id), uuid.uuid4())
-        write_meta_properties(PosixDisk(), second_of(member), id)
-
-
-class Kafka(TwoDirectories, KafkaCluster):
-    pass
-
-
-class Reference(TwoDirectories, ReferenceCluster):
-    pass
-
-
-def opened(kind: type[TwoDirectories], folder: Path, is_cordoned: bool) -> TwoDirectories:
-    version: dict[str, Any] = {"version": "4.3.1"} if issubclass(kind, Kafka) else {}
-    target = kind(kind.__name__.lower(), nodes=1, folder=folder, **version)
-    target.is_cordoned = is_cordoned
-    return target
 
 
 def cordon(wire: Wire, value: str | None) -> int:
@@ -103,12 +62,9 @@ def eventually(holds: Callable[[], bool]) -> bool:
     return held
 
 
-KINDS = [Kafka, Reference]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_cordoned_directory_takes_no_new_replicas(kind: type[TwoDirectories], tmp_path: Path) -> None:
-    with opened(kind, tmp_path, False) as target:
+    with opened(kind, tmp_path) as target:
         (member,) = target.members
         wire = Wire.connect(member.node.host, member.node.port)
         controller = Wire.connect(member.node.host, member.controller_port)
@@ -131,7 +87,9 @@ def test_a_cordoned_directory_takes_no_new_replicas(kind: type[TwoDirectories], 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_cordons_a_directory(kind: type[TwoDirectories], tmp_path: Path) -> None:
-    with opened(kind, tmp_path, True) as target:
+    target = opened(kind, tmp_path)
+    target.of_each_node = lambda member: {CORDONED: str(second_of(member))}
+    with target:
         (member,) = target.members
         wire = Wire.connect(member.node.host, member.node.port)
         assert create(wire, "after") == 0

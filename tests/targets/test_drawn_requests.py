@@ -1,20 +1,27 @@
-"""Kafka and the reference answer the same drawn requests alike."""
+"""Kafka and the reference answer the same drawn requests alike: whole and damaged ones, and those of a client with few permissions."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.targets.drawn_requests import compared
+from tests.targets import drawn_damage, drawn_permissions, drawn_requests
+from tests.targets.drawn_comparison import Compared, lasting
+from tests.targets.drawn_requests import Clusters
 
 pytestmark = [pytest.mark.process, pytest.mark.kafka]
-REQUESTS = 200
+TWO_DIRECTORIES = partial(drawn_requests.compared, clusters=Clusters(has_two_directories=True))
 
 
-@pytest.mark.parametrize("seed", [7])
-def test_answers_are_alike(tmp_path: Path, seed: int) -> None:
-    """What differs once, and not when both have more time to settle, is a slow machine's."""
-    found = compared(tmp_path / "first", seed, REQUESTS)
-    if found:
-        again = compared(tmp_path / "again", seed, REQUESTS, settles_in_s=2.0)
-        found = [each for each in found if each in again]
+@pytest.mark.parametrize(
+    ("compared", "seed", "requests"),
+    [
+        pytest.param(drawn_requests.compared, 7, 200, id="whole"),
+        pytest.param(TWO_DIRECTORIES, 1, 150, id="two-directories"),
+        pytest.param(drawn_damage.compared, 10, 150, id="damaged"),
+        pytest.param(drawn_permissions.compared, 1, 150, id="few-permissions"),
+    ],
+)
+def test_answers_are_alike(tmp_path: Path, compared: Compared, seed: int, requests: int) -> None:
+    found = lasting(compared, tmp_path, seed, requests)
     assert not found, "\n".join(found)

@@ -69,7 +69,7 @@ def alter_partition_reassignments(
     """Start, change or cancel reassignments; each partition has its own result."""
     response = AlterPartitionReassignmentsResponse(
         error_message=None if request.topics else "",
-        allow_replication_factor_change=request.allow_replication_factor_change,
+        allow_replication_factor_change=request.allow_replication_factor_change or not request.topics,
     )
     decision: Decision[AlterPartitionReassignmentsResponse] = Decision([], response)
     for asked in request.topics:

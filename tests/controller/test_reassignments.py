@@ -72,6 +72,12 @@ def test_a_reassignment_is_called_off() -> None:
     assert ({*partition.replicas}, partition.isr, partition.is_reassigning) == ({0, 1, 2}, [0, 1, 2], False)
 
 
+def test_a_request_for_nothing_is_answered_with_the_default() -> None:
+    """Seen of Kafka 4.3.1."""
+    request = AlterPartitionReassignmentsRequest(allow_replication_factor_change=False, topics=[])
+    assert five_brokers().reassign(request).allow_replication_factor_change
+
+
 def test_what_is_under_way_is_listed() -> None:
     cluster = five_brokers()
     cluster.create("still", [0, 1])

@@ -428,25 +428,33 @@ def unify_min_isr(image: MetadataImage, static: str) -> list[ConfigRecord]:
     return records
 
 
+class RefusedByController(KafkaError):
+    """A change that the active controller refuses and the receiving broker does not: access is checked in between."""
+
+
 def _keep_min_isr(
     image: MetadataImage, resource_type: int, resource_name: str, touched: Mapping[str, str | None]
 ) -> None:
-    """Refuse a change of a broker's own min.insync.replicas while the ELR is enabled (KIP-966). Errors: KafkaError
-    INVALID_CONFIG."""
+    """Refuse a change of a broker's own min.insync.replicas while the ELR is enabled (KIP-966). Errors:
+    RefusedByController, INVALID_CONFIG."""
     name = MIN_ISR
     if resource_type != BROKER_RESOURCE or not image.has_elr or name not in touched:
         return
     if resource_name:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Broker-level {name} cannot be altered while ELR is enabled.")
+        raise RefusedByController(
+            ErrorCode.INVALID_CONFIG, f"Broker-level {name} cannot be altered while ELR is enabled."
+        )
     if touched[name] is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cluster-level {name} cannot be removed while ELR is enabled.")
+        raise RefusedByController(
+            ErrorCode.INVALID_CONFIG, f"Cluster-level {name} cannot be removed while ELR is enabled."
+        )
 
 
 def _require_cordons(image: MetadataImage, resource_type: int, touched: Mapping[str, str | None]) -> None:
-    """Errors: KafkaError INVALID_CONFIG if the metadata.version has no cordoned directories (KIP-1066)."""
+    """Errors: RefusedByController INVALID_CONFIG if the metadata.version has no cordoned directories (KIP-1066)."""
     if resource_type == BROKER_RESOURCE and CORDONED in touched and image.metadata_level < FIRST_WITH_CORDONS:
         why = f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, why)
+        raise RefusedByController(ErrorCode.INVALID_CONFIG, why)
 
 
 def _records(

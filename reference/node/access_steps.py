@@ -14,7 +14,7 @@ from reference.controller.topic_names import validate_topic_name
 from reference.coordinator.classic_groups import FIRST_SYNC_WITH_PROTOCOL
 from reference.node.access import NOT_ASKED, Access, Admission, Step, add_results
 from reference.node.delegation_tokens import check_tokens
-from reference.node.metadata import has_wrong_cursor, ids_or_names
+from reference.node.metadata import has_early_ids, has_wrong_cursor, ids_or_names
 from reference.node.refusals import refused_items, with_items
 from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.node.transactional_produce import has_transactional_batches
@@ -112,6 +112,8 @@ def _add_partitions_to_txn(
 
 def _metadata(access: Access, request: Request, body: MetadataRequest, admission: Admission) -> None:
     """Refuse named topics; filter a response about all topics. Auto-creation of a topic needs permission to create it."""
+    if has_early_ids(request.version, body):
+        return
     if not body.topics and (body.topics is None or request.version == 0):
         admission.amendments.append(lambda response: access.hide(NEEDS[request.key].hides[0], request, response))
         refused: list[MetadataRequest.MetadataRequestTopic] = []

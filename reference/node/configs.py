@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TypeGuard, TypeVar
 
 from reference.controller import configs
@@ -237,7 +238,8 @@ def _check_own(configuration: Configuration, resource: AnyResource) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if broker_in(name) not in (None, node):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node}, but received {name}")
-    _plan(configuration.image, resource)
+    with suppress(configs.RefusedByController):
+        _plan(configuration.image, resource)
     # Another spelling of the id has no effect: of a request at most two changes are compared with all settings.
     why = _not_followed(configuration, resource) if name in ("", str(node)) else None
     if why is not None:

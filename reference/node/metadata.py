@@ -170,7 +170,7 @@ def metadata(
 ) -> MetadataResponse | None:
     """Brokers and topics; an unknown topic may be created (MET-01 to MET-13)."""
     wanted, image = body.topics, context.image
-    if request.version < FIRST_BY_ID and any(each.name is None or each.topic_id != NO_UUID for each in wanted or ()):
+    if has_early_ids(request.version, body):
         return _refuse_ids(wanted or [])
     if wanted is None or (request.version == 0 and not wanted):
         topics = [_describe(image, topic) for _, topic in sorted(image.topics.items())]
@@ -201,8 +201,14 @@ def metadata(
     )
 
 
+def has_early_ids(version: int, body: MetadataRequest) -> bool:
+    """Whether topic ids are in a version that has the field and does not support it; Kafka checks it before access to topics."""
+    named = body.topics or ()
+    return version < FIRST_BY_ID and any(each.name is None or each.topic_id != NO_UUID for each in named)
+
+
 def _refuse_ids(wanted: list[MetadataRequest.MetadataRequestTopic]) -> MetadataResponse:
-    """The response to topic ids in a version that has the field and does not support it."""
+    """The response to topic ids where `has_early_ids`."""
     return MetadataResponse(
         topics=[
             TopicResponse(error_code=ErrorCode.INVALID_REQUEST, name=each.name or "", topic_id=each.topic_id)

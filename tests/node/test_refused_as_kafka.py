@@ -16,17 +16,20 @@ from reference.node.groups import Groups
 from reference.node.node import Node
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_configs import AlterConfigsRequest
+from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.describe_producers import DescribeProducersRequest
 from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from reference.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
@@ -43,6 +46,11 @@ def refused(body: Message, version: int) -> Any:
     admission = access().admit(request(body.KEY, version), body)
     assert admission.refusal is not None or admission.body is body
     return admission.refusal
+
+
+def test_topic_ids_before_version_12_are_invalid_for_all() -> None:
+    topic = MetadataRequest.MetadataRequestTopic(name="t", topic_id=UUID(int=9))
+    assert refused(MetadataRequest(topics=[topic]), 11) is None, "the handler refuses it"
 
 
 def test_a_refusal_of_reassignments_names_the_partitions() -> None:
@@ -178,6 +186,15 @@ def test_a_malformed_change_of_settings_is_invalid_for_all(malformed: Change, fo
     assert codes(sound) == [], "the controller refuses it"
     assert codes(malformed) == [ErrorCode.INVALID_REQUEST]
     assert codes(sound, sound) == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def test_what_the_elr_forbids_is_refused_behind_the_check_of_access() -> None:
+    configuration = access().configuration
+    configuration.image.apply(FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1))
+    setting = ConfigRecord(resource_type=BROKER, resource_name="", name="min.insync.replicas", value="2")
+    configuration.image.apply(setting)
+    removed = AlterConfigsRequest.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[])
+    assert refused_by_broker(configuration, AlterConfigsRequest(resources=[removed])) == []
 
 
 # ---- what is not about access

@@ -21,6 +21,7 @@ from linearizability.client.group_member import (
 from reference.coordinator import target_assignment
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_member import Member
+from reference.coordinator.classic_state import State
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import (
@@ -90,6 +91,8 @@ class DrawnGroups:
         self._topics_of_instances: dict[tuple[str, str], list[str]] = {}
         self._downgraded: dict[str, int] = {}
         """Group id -> the time at which it became a classic group."""
+        self._upgraded: dict[str, int] = {}
+        """Group id -> the time at which it became a consumer group while it rebalanced."""
         self._count = 0
         self._fails = 0.02
         """The probability that a write fails where it may."""
@@ -121,9 +124,11 @@ class DrawnGroups:
         if self._may_fail(step.request) and self.chance.random() < self._fails:
             step.arguments["refusal"] = self.chance.choice([*REFUSALS])
         self.steps.append(f"{self.pair.now} {step!r}")
-        before = {*self._of_type(ConsumerGroup)}
+        before, groups = {*self._of_type(ConsumerGroup)}, self.pair.ours.shard.groups
+        rebalancing = [id for id, each in groups.items() if getattr(each, "state", None) is State.PREPARING_REBALANCE]
         for asked, answer in self.pair.make(step, token).items():
             self._take(self._tokens.get(asked), answer)
+        self._upgraded |= dict.fromkeys(set(rebalancing).intersection(self._of_type(ConsumerGroup)), self.pair.now)
         self._downgraded |= dict.fromkeys(before.intersection(self._of_type(ClassicGroup)), self.pair.now)
 
     def _may_fail(self, request: Message | None) -> bool:
@@ -231,6 +236,8 @@ class DrawnGroups:
             request.member_id = chance.choice(["", "unknown", chance.choice(self.classic).said.id])
         group = self.pair.ours.shard.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
+            if self.pair.now < self._upgraded.get(said.group, 0) + LONGEST_TIMEOUT_MS:
+                return  # Kafka still has the timer of that rebalance, and ends the next one by it, or counts a generation
             request.member_id = ""  # with an id Kafka refuses the member and forgets the group, but not its records
         client.is_waiting = True
         self._ask(request, (3, 4, 5, 7, 9) if said.instance_id is None else (5, 7, 9), client)
@@ -337,15 +344,8 @@ class DrawnGroups:
 
     def _offsets(self) -> None:
         chance = self.chance
-        actions = [
-            self._commit,
-            self._commit,
-            self._commit_in_transaction,
-            self._end,
-            self._delete_offsets,
-            self._fetch,
-        ]
-        chance.choice(actions)()
+        commits = [self._commit, self._commit, self._commit_in_transaction]
+        chance.choice([*commits, self._end, self._delete_offsets, self._fetch])()
 
     def _places(self) -> list[tuple[str, int]]:
         topics = self.pair.topics

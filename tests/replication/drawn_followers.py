@@ -13,6 +13,7 @@ Not drawn, not compared, or removed in Followers.java, because the two are known
   holds the last stable offset at the log's start in Kafka, and is forgotten here.
 - A clean start without the snapshots of producers, after which Kafka knows none.
 - A checkpoint that cannot be read, after which Kafka takes the log directory offline.
+- After a kill Kafka may know the starts of leader epochs from before records were deleted.
 """
 
 from __future__ import annotations
@@ -255,9 +256,11 @@ class DrawnSteps:
     def delete(self) -> None:
         for (topic, _), each in [*self.pair.replicas.partitions.items()]:
             if each.leading is not None:
-                self.pair.delete(
-                    topic, self.chance.choice([at for at in [*bases_of(each.log), -1] if at <= each.high_watermark])
-                )
+                ends = [*bases_of(each.log), each.log.log_end_offset]
+                deleted = [at for at in ends if at <= each.high_watermark]
+                deleted += [Offset(-1)] if each.high_watermark in ends else []  # see above of a stale high watermark
+                if deleted:
+                    self.pair.delete(topic, self.chance.choice(deleted))
 
     # ---- the leaders' side
 
@@ -338,6 +341,9 @@ class DrawnSteps:
             if end.end_offset < 0:
                 data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
                 return data
+            if self._is_within_batch(end.end_offset):
+                data.error_code = ErrorCode.UNKNOWN_LEADER_EPOCH
+                return data
             if end.leader_epoch < epoch or end.end_offset < offset:
                 data.diverging_epoch = FetchResponse.EpochEndOffset(epoch=end.leader_epoch, end_offset=end.end_offset)
                 return data
@@ -348,12 +354,21 @@ class DrawnSteps:
         data.records = self._mangled(records) if drawn > 0.95 else records
         return data
 
+    def _is_within_batch(self, end: int) -> bool:
+        """Whether a cut there would divide a batch of ours: Kafka's log then ends at `end`, ours where the batch begins."""
+        segments = self._ours().log._segments
+        headers = [batch.header for segment in segments for batch in segment.batches()]
+        return any(each.base_offset < end <= each.last_offset for each in headers)
+
+    def _ours(self) -> Any:
+        return next(each for each in self.pair.replicas.partitions.values() if each.topic_id == self._asked)
+
     def _diverge(self, data: FetchResponse.PartitionData, wanted: Wanted) -> None:
         """A diverging epoch, whose end is the base offset of a batch of ours, or beyond the log."""
-        chance = self.chance
-        ours = next(each for each in self.pair.replicas.partitions.values() if each.topic_id == self._asked)
+        chance, ours = self.chance, self._ours()
         ends = [each for each in bases_of(ours.log) if each >= ours.log.log_start_offset]
-        end = chance.choice([*ends[-4:], wanted.fetch_offset, wanted.fetch_offset + 3])
+        beyond = max(wanted.fetch_offset, ours.log.log_end_offset) + 3
+        end = chance.choice([*ends[-4:], wanted.fetch_offset, beyond])
         data.diverging_epoch = FetchResponse.EpochEndOffset(
             epoch=chance.randint(0, wanted.leader_epoch), end_offset=end
         )
@@ -421,7 +436,15 @@ def _is_known(name: str, here: Any, there: Any, mine: dict[str, Any], theirs: di
         return here < there or is_forgotten
     if name == "high watermark":
         return _below(here, mine) == _below(there, mine)
+    if name == "epochs":
+        return _from(mine["start"], here) == _from(mine["start"], there)
     return name == "producers" and all(int(each.split()[-1]) < mine["start"] for each in {*here} ^ {*there})
+
+
+def _from(start: int, epochs: list[str]) -> dict[int, str]:
+    """Where the leader epochs begin, from the log's start on."""
+    rows = [each.split() for each in epochs]
+    return {max(int(begin), start): epoch for epoch, begin in rows}
 
 
 def _below(offset: int, state: dict[str, Any]) -> list[str]:

@@ -441,8 +441,9 @@ public class Followers {
         return found;
     }
 
+    /** Kafka applies a partition's log start offset to stray logs of its name, too, and may delete their segments. */
     static boolean holds(File log) {
-        return Arrays.stream(log.listFiles()).anyMatch(each -> each.getName().endsWith(".log") && each.length() > 0);
+        return Arrays.stream(log.listFiles()).anyMatch(each -> each.getName().contains(".log") && each.length() > 0);
     }
 
     static Map<String, Object> state() {

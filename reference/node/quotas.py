@@ -9,8 +9,9 @@ The shell measures the time of requests (`spent`); a simulation, in which no tim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from math import inf
 from typing import TypeVar
 
 from reference.controller.configs import Configuration
@@ -76,7 +77,7 @@ class Quotas:
     _handled: Request | None = None
 
     @property
-    def _set(self) -> frozenset[str]:
+    def _set(self) -> Collection[str]:
         return self.configuration.image.quotas.set_names
 
     @property
@@ -93,6 +94,14 @@ class Quotas:
             return None
         user = client.principal.partition(":")[2]
         return self.configuration.image.quotas.limit_of_client(quota, user, client_id or "")
+
+    def _counted(self, quota: str, request: Request) -> tuple[Meter, float] | None:
+        """A client's meter, and its limit, which is infinite without a quota; None while no client has such a quota."""
+        limit = self._limit(quota, request.client, request.client_id)
+        if limit is not None or quota not in self._set:
+            return limit
+        user = request.client.principal.partition(":")[2]
+        return self.configuration.image.quotas.meter_without_limit(quota, user, request.client_id or ""), inf
 
     def _rate(self, meter: Meter) -> Rate:
         return _kept(self._rates, meter, lambda: Rate(self._windows()), lambda rate: rate.is_idle(self.now))
@@ -115,7 +124,7 @@ class Quotas:
     def _of_produce(self, request: Request) -> int:
         if request.key != PRODUCE_KEY:
             return 0
-        limit = self._limit(PRODUCE, request.client, request.client_id)
+        limit = self._counted(PRODUCE, request)
         if limit is None:
             return 0
         rate = self._rate(limit[0])
@@ -123,7 +132,7 @@ class Quotas:
         return rate.throttle_ms(limit[1], self.now)
 
     def _of_time(self, request: Request) -> int:
-        limit = None if request.key in EXEMPT else self._limit(REQUEST, request.client, request.client_id)
+        limit = None if request.key in EXEMPT else self._counted(REQUEST, request)
         if limit is None:
             return 0
         throttle_ms = self._rate(limit[0]).throttle_ms(limit[1], self.now)
@@ -138,7 +147,7 @@ class Quotas:
         request, self._handled = self._handled, None
         if request is None or request.key in EXEMPT:
             return
-        limit = self._limit(REQUEST, request.client, request.client_id)
+        limit = self._counted(REQUEST, request)
         if limit is not None:
             self._rate(limit[0]).add(percent, self.now)
 
@@ -148,7 +157,7 @@ class Quotas:
         if not self._set:
             return 0
         throttle_ms = self._of_time(request)
-        limit = self._limit(CONSUME, request.client, request.client_id)
+        limit = self._counted(CONSUME, request)
         if limit is None:
             return throttle_ms
         rate = self._rate(limit[0])

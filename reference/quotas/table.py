@@ -5,7 +5,7 @@ Source: KIP-13, KIP-55, KIP-546; org.apache.kafka.server.quota.ClientQuotaManage
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -44,8 +44,8 @@ class QuotaTable:
     values: dict[Entity, dict[str, float]] = field(default_factory=dict[Entity, dict[str, float]])
     changes: int = field(default=0, compare=False)
     """Grows with each change."""
-    set_names: frozenset[str] = frozenset()
-    """The names of the quotas that any entity has."""
+    set_names: Mapping[str, Set[tuple[str, ...]]] = field(default_factory=dict[str, Set[tuple[str, ...]]])
+    """The names of the quotas that any entity has, with the types of these entities."""
 
     def apply(self, record: ClientQuotaRecord) -> None:
         """Replay a record."""
@@ -65,7 +65,11 @@ class QuotaTable:
 
     def _changed(self) -> None:
         self.changes += 1
-        self.set_names = frozenset(name for values in self.values.values() for name in values)
+        found: dict[str, set[tuple[str, ...]]] = {}
+        for entity, values in self.values.items():
+            for name in values:
+                found.setdefault(name, set()).add(tuple(type for type, _ in entity))
+        self.set_names = found
 
     def of(self, entity: Entity) -> Mapping[str, float]:
         return self.values.get(entity, {})
@@ -83,6 +87,17 @@ class QuotaTable:
             if (found := self.of(((CLIENT_ID, which),)).get(quota)) is not None:
                 return Meter(quota, None, client_id), found
         return None
+
+    def meter_without_limit(self, quota: str, user: str, client_id: str) -> Meter:
+        """The meter of a client without a quota while others have one. By entities of one type its usage counts as soon as it
+        gets such a quota, too."""
+        match [*self.set_names[quota]]:
+            case [("user",)]:
+                return Meter(quota, user, None)
+            case [("client-id", "user")]:
+                return Meter(quota, user, client_id)
+            case _:
+                return Meter(quota, None, client_id)
 
     def limit_of_address(self, address: str) -> float | None:
         """The connection creation rate of an address, per second (KIP-612); None without a quota."""

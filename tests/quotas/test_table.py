@@ -48,9 +48,26 @@ def test_a_quota_of_others_is_not_a_clients() -> None:
     for user, client in (("v", None), (None, "d"), ("u", "d"), ("v", "c")):
         table.apply(record({key: name for key, name in ((USER, user), (CLIENT_ID, client)) if name is not None}))
     assert table.limit_of_client(PRODUCE, "u", "c") is None
-    assert table.set_names == {PRODUCE}
+    assert table.set_names.keys() == {PRODUCE}
     table.clear()
-    assert table.set_names == frozenset()
+    assert not table.set_names
+
+
+@pytest.mark.parametrize(
+    ("others", "meter"),
+    [
+        ([{USER: "v"}], Meter(PRODUCE, "u", None)),
+        ([{CLIENT_ID: "d"}], Meter(PRODUCE, None, "c")),
+        ([{USER: "v", CLIENT_ID: "d"}, {USER: "v", CLIENT_ID: None}], Meter(PRODUCE, "u", "c")),
+        ([{USER: "v"}, {USER: "v", CLIENT_ID: "d"}], Meter(PRODUCE, None, "c")),
+    ],
+)
+def test_usage_is_counted_before_a_client_has_a_quota(others: list[dict[str, str | None]], meter: Meter) -> None:
+    """As seen of Kafka 4.3.1: while others have quotas of one type, the meter is that of a quota of this type."""
+    table = QuotaTable()
+    for entity in others:
+        table.apply(record(entity))
+    assert table.meter_without_limit(PRODUCE, "u", "c") == meter
 
 
 def test_an_address_has_its_own_quota_or_that_of_all() -> None:

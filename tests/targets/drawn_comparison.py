@@ -71,7 +71,7 @@ OFTEN = {
 
 
 OWN = {
-    "throttle_time_ms", "error_message", "batch_index_error_message", "port", "host", "cluster_id", "documentation",
+    "error_message", "batch_index_error_message", "port", "host", "cluster_id", "documentation",
     "log_append_time_ms", "rack", "last_timestamp", "total_bytes", "usable_bytes", "last_caught_up_timestamp", "last_fetch_timestamp",
     "transaction_start_time_ms", "client_host", "subscription_id", "partition_size", "incarnation_id",
 }  # fmt: skip
@@ -90,6 +90,8 @@ IDENTIFYING = {
     "group_id", "transactional_id", "producer_id", "user", "key", "path", "entity", "mechanism", "token_id", "principal",
     "host", "operation", "permission_type",
 }  # fmt: skip
+THROTTLES_WITHIN_MS = 3_000
+"""How much throttle times may differ, besides a tenth."""
 ERRORS = {each.name for each in ErrorCode} - {"NONE"}
 NOTHING = (None, "", b"", -1, NO_UUID, NO_ONES_PRODUCER)
 
@@ -175,8 +177,10 @@ def _read(data: Any) -> Any:
     ]
 
 
-def is_alike(name: str, kafka: Any, ours: Any) -> bool:
+def is_alike(name: str, field: str, kafka: Any, ours: Any) -> bool:
     """Whether two values that differ are alike to every client."""
+    if field == "throttle_time_ms":
+        return min(kafka, ours) > 0 and abs(kafka - ours) < THROTTLES_WITHIN_MS + max(kafka, ours) / 10
     if not isinstance(kafka, str) or not isinstance(ours, str):
         return False
     if kafka == "UNKNOWN_SERVER_ERROR":  # an exception that Kafka did not expect: any error will do
@@ -196,7 +200,7 @@ def differences(api: str, kafka: Any, ours: Any, path: str = "") -> Iterator[str
     elif isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
         for number, (left, right) in enumerate(zip(kafka, ours, strict=True)):
             yield from differences(api, left, right, f"{path}[{number}]")
-    elif kafka != ours and not is_alike(api, kafka, ours):
+    elif kafka != ours and not is_alike(api, path.rpartition(".")[2], kafka, ours):
         yield f"{path}: Kafka {kafka!r}, ours {ours!r}"
 
 

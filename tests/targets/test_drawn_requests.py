@@ -7,17 +7,21 @@ import pytest
 
 from tests.targets import drawn_damage, drawn_permissions, drawn_requests
 from tests.targets.drawn_comparison import Compared, lasting
-from tests.targets.drawn_requests import Clusters
+from tests.targets.drawn_requests import THROTTLED, TWO_DIRECTORIES, Clusters, Scene
 
 pytestmark = [pytest.mark.process, pytest.mark.kafka]
-TWO_DIRECTORIES = partial(drawn_requests.compared, clusters=Clusters(has_two_directories=True))
+
+
+def scene(each: Scene) -> Compared:
+    return partial(drawn_requests.compared, clusters=Clusters(scene=each))
 
 
 @pytest.mark.parametrize(
     ("compared", "seed", "requests"),
     [
         pytest.param(drawn_requests.compared, 7, 200, id="whole"),
-        pytest.param(TWO_DIRECTORIES, 1, 150, id="two-directories"),
+        pytest.param(scene(TWO_DIRECTORIES), 1, 150, id="two-directories"),
+        pytest.param(scene(THROTTLED), 1, 150, id="throttled"),
         pytest.param(drawn_damage.compared, 10, 150, id="damaged"),
         pytest.param(drawn_permissions.compared, 1, 150, id="few-permissions"),
     ],

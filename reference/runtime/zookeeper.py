@@ -58,6 +58,8 @@ from reference.zookeeper.operations import (
 
 CONNECT_WITHIN_S = 15.0
 FIRST_DELAY_S, MAX_DELAY_S = 0.1, 1.0
+AGAIN_AFTER_S = 10.0
+"""How long after a refusal everything is read again."""
 
 CODES: dict[type[Exception], Code] = {
     NoNodeError: Code.NO_NODE,
@@ -121,6 +123,7 @@ class KazooDriver:
         )
         self._client.add_listener(self._on_state)
         self._is_closing = False
+        self._again: asyncio.TimerHandle | None = None
 
     def carry_out(self, effect: ZooKeeperEffect) -> None:
         """Begin an effect; its event follows."""
@@ -155,7 +158,7 @@ class KazooDriver:
     def _ask(self, number: int, operation: Operation) -> None:
         def answered(result: Any) -> None:
             if result.exception is not None and not self._is_closing:
-                self._loop.call_soon_threadsafe(self._name_refusal, operation, result.exception)
+                self._loop.call_soon_threadsafe(self._take_refusal, operation, result.exception)
             self._post(Answered(number, _result(operation, result)))
 
         try:
@@ -163,13 +166,22 @@ class KazooDriver:
         except (KazooException, OSError) as error:
             self._post(Answered(number, Result(_code(error))))
 
-    def _name_refusal(self, operation: Operation, error: BaseException) -> None:
-        """Log an error that is no result of its own. The node takes it for a lost connection and waits for the next one, which
-        may never come: a broker that is refused a read is not registered."""
-        if not isinstance(error, tuple(CODES)):
-            # Without the data, which may be secret.
-            what = f"{type(operation).__name__} {getattr(operation, 'path', '')}".rstrip()
-            self._log("error", f"ZooKeeper does not carry out {what}: {type(error).__name__}")
+    def _take_refusal(self, operation: Operation, error: BaseException) -> None:
+        """Log an error that is no result of its own, and soon let the node begin as on a new connection: it takes the error for a
+        lost one, and another may never come. A broker that is refused a read or its znode would not be registered."""
+        if isinstance(error, tuple(CODES)):
+            return
+        # Without the data, which may be secret.
+        what = f"{type(operation).__name__} {getattr(operation, 'path', '')}".rstrip()
+        self._log("error", f"ZooKeeper does not carry out {what}: {type(error).__name__}")
+        if self._again is None:
+            self._again = self._loop.call_later(AGAIN_AFTER_S, self._begin_again)
+
+    def _begin_again(self) -> None:
+        self._again = None
+        if self._client.state == KazooState.CONNECTED:
+            self._on_state(KazooState.SUSPENDED)
+            self._on_state(KazooState.CONNECTED)
 
     def _begin(self, operation: Operation) -> Any:
         client = self._client

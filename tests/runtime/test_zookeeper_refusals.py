@@ -1,4 +1,4 @@
-"""What ZooKeeper refuses is named in the log: the node waits for another connection, which may never come."""
+"""What ZooKeeper refuses is named in the log, and tried again: the node waits for another connection, which may never come."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kazoo.client import KazooState  # pyright: ignore[reportMissingTypeStubs]
 from kazoo.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
     ConnectionLoss,
     KazooException,
@@ -15,12 +16,25 @@ from kazoo.exceptions import (  # pyright: ignore[reportMissingTypeStubs]
     NoNodeError,
 )
 
+from reference.runtime import zookeeper
 from reference.runtime.zookeeper import KazooDriver
-from reference.zookeeper.operations import Answered, AskZooKeeper, Code, GetData, SetData, ZooKeeperEvent
+from reference.zookeeper.operations import (
+    Answered,
+    AskZooKeeper,
+    Code,
+    ConnectionLost,
+    GetData,
+    SessionConnected,
+    SessionId,
+    SetData,
+    ZooKeeperEvent,
+)
 
 
 class Client:
-    """Answers each operation with the same error."""
+    """Answers each operation with the same error; the session goes on."""
+
+    state, client_id = KazooState.CONNECTED, (7, b"")
 
     def __init__(self, error: KazooException) -> None:
         self._error = error
@@ -45,8 +59,9 @@ class Client:
 )
 @pytest.mark.parametrize("operation", [GetData("/config/users/a"), SetData("/config/users/a", b"secret")])
 def test_a_refusal_is_named_without_its_data(
-    error: KazooException, code: Code, said: str, operation: GetData | SetData
+    error: KazooException, code: Code, said: str, operation: GetData | SetData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(zookeeper, "AGAIN_AFTER_S", 0.0)
     events: list[ZooKeeperEvent] = []
     lines: list[str] = []
 
@@ -54,9 +69,10 @@ def test_a_refusal_is_named_without_its_data(
         driver = KazooDriver("127.0.0.1:1", 1000, events.append, lambda level, line: lines.append(f"{level} {line}"))
         driver._client = Client(error)
         driver.carry_out(AskZooKeeper(1, operation))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.1)
 
     asyncio.run(ask())
     assert [each.result.code for each in events if isinstance(each, Answered)] == [code]
     expected = f"error ZooKeeper does not carry out {type(operation).__name__} /config/users/a: {said}"
     assert lines == ([expected] if said else [])
+    assert events[1:] == ([ConnectionLost(), SessionConnected(SessionId(7))] if said else [])

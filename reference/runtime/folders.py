@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
+from threading import Barrier
 
 from reference.controller.quorum_snapshots import format_voters, write_bootstrap
 from reference.controller.quorum_voters import LEVELS, Entry, voter_records
@@ -274,17 +275,27 @@ def run_side_by_side(acts: Sequence[Act]) -> None:
 
     Errors: OSError, of the first that failed.
     """
-    if len(acts) < 2:
+    threads = _threads() if len(acts) > 1 else None
+    if threads is None:
         return run_in_turn(acts)
-    running = [_threads().submit(act) for act in acts]
+    running = [threads.submit(act) for act in acts]
     wait(running)
     for each in running:
         each.result()
 
 
 @cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(MOST_FLUSHES, "flush")
+def _threads() -> ThreadPoolExecutor | None:
+    """All threads are started now, or none: where the system refuses one later, an act could wait for it for ever."""
+    threads, are_begun = ThreadPoolExecutor(MOST_FLUSHES, "flush"), Barrier(MOST_FLUSHES)
+    try:
+        for _ in range(MOST_FLUSHES):
+            threads.submit(are_begun.wait)
+    except RuntimeError:
+        are_begun.abort()
+        threads.shutdown(wait=False, cancel_futures=True)
+        return None
+    return threads
 
 
 def _reason(error: Exception) -> str:

@@ -6,11 +6,14 @@ import random
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from reference.protocol.primitives import Buffer
+from reference.runtime import folders
 from reference.runtime.folders import run_side_by_side
 from reference.storage import posix_disk
 from reference.storage.disk import Disk
@@ -106,6 +109,29 @@ def test_threads_flush_side_by_side_what_one_would_flush(tmp_path: Path) -> None
         (tmp_path / "folder").mkdir()
         disk.write_file(tmp_path / "folder", b"")
     assert isinstance(disk.failure, IsADirectoryError)
+
+
+def test_without_threads_acts_run_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container may limit them; a thread that cannot be started must not end the node."""
+    started: list[Thread] = []
+
+    def start(thread: Thread) -> None:
+        if len(started) >= 3:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        begin(thread)
+
+    begin, done = Thread.start, list[int]()
+    monkeypatch.setattr(Thread, "start", start)
+    folders._threads.cache_clear()
+    try:
+        run_side_by_side([partial(done.append, number) for number in range(20)])
+    finally:
+        folders._threads.cache_clear()
+    assert done == [*range(20)]
+    for each in started:
+        each.join(10)
+        assert not each.is_alive()
 
 
 def test_names(disk: Disk, folder: Path) -> None:

@@ -7,6 +7,7 @@ it has given; what differs between any two brokers is left out.
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -76,6 +77,8 @@ OWN = {
     "transaction_start_time_ms", "client_host", "subscription_id", "partition_size", "incarnation_id",
 }  # fmt: skip
 """Fields whose values differ between any two brokers."""
+OWN_VALUE = re.compile(r"127\.0\.0\.1:|^/")
+"""Settings with such values have addresses or paths of one broker."""
 PLACED = {
     "topic_id": "topic", "producer_id": "producer", "member_id": "member", "session_id": "session", "leader": "member",
     "client_instance_id": "instance", "replica_directory_id": "directory", "log_dir": "folder",
@@ -123,6 +126,8 @@ def plain(value: Any, side: Side, name: str = "") -> Any:
         return round((value - time.time() * 1000) / 600_000)
     if name in PLACED and value not in NOTHING and not isinstance(value, list):
         return side.place(PLACED[name], value)
+    if name == "value" and isinstance(value, str) and OWN_VALUE.search(value):
+        return "own"
     if name == "timestamp" and isinstance(value, int) and value > RECENT_MS + 100_000:
         return "now"
     if name.endswith("error_code"):

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, TypeVar
 
 from linearizability.targets.artifacts import java, kafka_jars
 
 RELEASE = "4.3.1"
 TIMEOUT_S = 600
 LONGEST_ERROR = 3_000
+FOLDERS = Path("/dev/shm") if Path("/dev/shm").exists() else None
+"""Where Kafka keeps its files: it flushes often."""
+
+
+class Pair(Protocol):
+    """One of ours, with the steps for Kafka's."""
+
+    @property
+    def steps(self) -> Sequence[str]: ...
+
+
+AnyPair = TypeVar("AnyPair", bound=Pair)
 
 
 def answers_of(source: Path, steps: Iterable[str], *arguments: str) -> list[Any]:
@@ -29,3 +42,23 @@ def answers_of(source: Path, steps: Iterable[str], *arguments: str) -> list[Any]
     )
     assert done.returncode == 0, done.stderr[-LONGEST_ERROR:]
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith(("{", "["))]
+
+
+def differences(
+    source: Path,
+    seeds: range,
+    drawn: Callable[[Path, int], AnyPair],
+    first_difference: Callable[[AnyPair, list[Any]], str | None],
+    at_once: int,
+) -> Iterator[str]:
+    """The first difference of each drawn pair that differs; `at_once` pairs share a process of Kafka's, and a folder."""
+    for first in range(seeds.start, seeds.stop, at_once):
+        some = range(first, min(first + at_once, seeds.stop))
+        with TemporaryDirectory(dir=FOLDERS) as folder:
+            pairs = [drawn(Path(folder), seed) for seed in some]
+            answers = iter(answers_of(source, (step for pair in pairs for step in pair.steps), folder))
+        for seed, pair in zip(some, pairs, strict=True):
+            found = first_difference(pair, [next(answers) for _ in pair.steps])
+            if found is not None:
+                yield f"seed {seed}, {found}"
+        assert next(answers, None) is None

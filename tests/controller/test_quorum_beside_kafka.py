@@ -2,26 +2,19 @@
 
 import argparse
 import json
-import tempfile
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from tests import kafka_classes
 from tests.controller.drawn_quorum import DrawnSteps
 from tests.controller.paired_quorum import Comparison, PairedQuorum
-from tests.kafka_classes import answers_of
 
 SOURCE = Path(__file__).parent / "java" / "Quorums.java"
 MEMBERS, STEPS = 60, 60
-FOLDERS = Path("/dev/shm") if Path("/dev/shm").exists() else None
-"""Where Kafka's members keep their logs: they flush often."""
-
-
-def kafkas(pairs: list[PairedQuorum]) -> list[dict[str, Any]]:
-    """The result of each step at Kafka's members."""
-    return answers_of(SOURCE, (step for pair in pairs for step in pair.steps))
 
 
 def drawn(folder: Path, seed: int, steps: int) -> PairedQuorum:
@@ -30,27 +23,22 @@ def drawn(folder: Path, seed: int, steps: int) -> PairedQuorum:
     return pair
 
 
-def differences(folder: Path, seeds: range, steps: int) -> list[str]:
+def first_difference(pair: PairedQuorum, kafkas: list[Any]) -> str | None:
+    comparison = Comparison(is_static=not pair.changing)
+    for number, (step, mine, theirs) in enumerate(zip(pair.steps, pair.ours, kafkas, strict=True)):
+        if found := comparison.difference(json.loads(step), mine, theirs):
+            return f"step {number}, {step[:100]}: {found}"
+    return None
+
+
+def differences(seeds: range, steps: int) -> list[str]:
     """The first differing step of each pair of members that differs."""
-    pairs = [drawn(folder, seed, steps) for seed in seeds]
-    answers = iter(kafkas(pairs))
-    found: list[str] = []
-    for seed, pair in zip(seeds, pairs, strict=True):
-        comparison = Comparison(is_static=not pair.changing)
-        first: str | None = None
-        for number, (step, mine) in enumerate(zip(pair.steps, pair.ours, strict=True)):
-            theirs = next(answers)
-            difference = None if first is not None else comparison.difference(json.loads(step), mine, theirs)
-            if difference is not None:
-                first = f"seed {seed}, step {number}, {step[:100]}: {difference}"
-        found += [first] if first is not None else []
-    return found
+    return [*kafka_classes.differences(SOURCE, seeds, partial(drawn, steps=steps), first_difference, len(seeds))]
 
 
 @pytest.mark.java
 def test_members_do_as_kafkas() -> None:
-    with tempfile.TemporaryDirectory(dir=FOLDERS) as folder:
-        found = differences(Path(folder), range(MEMBERS), STEPS)
+    found = differences(range(MEMBERS), STEPS)
     assert not found, f"{len(found)} of {MEMBERS} members differ: " + "\n".join(found[:3])
 
 
@@ -65,8 +53,6 @@ if __name__ == "__main__":
     parser.add_argument("--members", type=int, default=400)
     parser.add_argument("--steps", type=int, default=120)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=FOLDERS) as folder:
-        seeds = range(arguments.first, arguments.first + arguments.members)
-        found = differences(Path(folder), seeds, arguments.steps)
+    found = differences(range(arguments.first, arguments.first + arguments.members), arguments.steps)
     print(*sorted(found, key=len), f"{len(found)} of {arguments.members} members differ", sep="\n")
     raise SystemExit(bool(found))

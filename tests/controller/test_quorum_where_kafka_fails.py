@@ -27,7 +27,8 @@ from reference.protocol.schema import Message
 from tests.controller.drawn_quorum import DrawnSteps
 from tests.controller.paired_quorum import PairedQuorum
 from tests.controller.quorum_members import CLUSTER
-from tests.controller.test_quorum_beside_kafka import FOLDERS, kafkas
+from tests.controller.test_quorum_beside_kafka import SOURCE
+from tests.kafka_classes import FOLDERS, answers_of
 
 
 class Scripted(DrawnSteps):
@@ -118,7 +119,7 @@ def test_ours_holds_where_kafkas_member_fails() -> None:
         scripts = [Scripted(str(Path(folder) / run.__name__)) for run, _, _ in CASES]
         for script, (run, _, _) in zip(scripts, CASES, strict=True):
             run(script)
-        answers = iter(kafkas([script.pair for script in scripts]))
+        answers = iter(answers_of(SOURCE, (step for script in scripts for step in script.pair.steps)))
     for script, (run, own, theirs) in zip(scripts, CASES, strict=True):
         last = [next(answers) for _ in script.pair.steps][-1]
         assert ids(script.pair.ours[-1]["voters"]) == own, run.__name__

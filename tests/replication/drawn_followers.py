@@ -22,8 +22,8 @@ import random
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
@@ -43,7 +43,8 @@ from reference.protocol.records.validate import Origin
 from reference.protocol.schema import Message
 from reference.replication.fetch_session import Wanted
 from reference.storage.log import Log
-from tests.replication.paired_followers import NODE, Answer, PairedFollowers, kafkas
+from tests import kafka_classes
+from tests.replication.paired_followers import NODE, SOURCE, Answer, PairedFollowers
 from tests.replication.replicas import bytes_of, open_log
 
 STEPS = 80
@@ -400,16 +401,7 @@ def drawn(folder: Path, seed: int, steps: int) -> PairedFollowers:
 
 def differences(seeds: range, steps: int) -> Iterator[str]:
     """The first differing step of each broker that differs."""
-    for first in range(seeds.start, seeds.stop, AT_ONCE):
-        some = range(first, min(first + AT_ONCE, seeds.stop))
-        with TemporaryDirectory() as folder:
-            pairs = [drawn(Path(folder), seed, steps) for seed in some]
-            answers = iter(kafkas(Path(folder), pairs))
-        for seed, pair in zip(some, pairs, strict=True):
-            found = first_difference(pair, [next(answers) for _ in pair.steps])
-            if found is not None:
-                yield f"seed {seed}, {found}"
-        assert next(answers, None) is None
+    return kafka_classes.differences(SOURCE, seeds, partial(drawn, steps=steps), first_difference, AT_ONCE)
 
 
 def first_difference(pair: PairedFollowers, kafkas: list[dict[str, Any]]) -> str | None:

@@ -19,8 +19,6 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from reference.protocol.errors import ErrorCode
@@ -44,7 +42,8 @@ from reference.protocol.records.validate import Origin
 from reference.replication.partition_state import Peer
 from reference.replication.proposal import AcceptedIsr
 from reference.replication.reading import FollowerFetch
-from tests.replication.paired_partition import ISOLATIONS, NODE, OTHERS, PairedPartition, kafkas
+from tests import kafka_classes
+from tests.replication.paired_partition import ISOLATIONS, NODE, OTHERS, SOURCE, PairedPartition
 from tests.replication.replicas import incarnation, state
 
 STEPS = 150
@@ -335,16 +334,7 @@ def is_comparable(state: dict[str, Any]) -> bool:
 
 def differences(seeds: range, steps: int) -> Iterator[str]:
     """The first differing step of each pair of partitions that differs."""
-    for first in range(seeds.start, seeds.stop, AT_ONCE):
-        some = range(first, min(first + AT_ONCE, seeds.stop))
-        pairs = [drawn(seed, steps) for seed in some]
-        with TemporaryDirectory() as folder:
-            answers = iter(kafkas(Path(folder), pairs))
-        for seed, pair in zip(some, pairs, strict=True):
-            found = first_difference(pair, [next(answers) for _ in pair.steps])
-            if found is not None:
-                yield f"seed {seed}, {found}"
-        assert next(answers, None) is None
+    return kafka_classes.differences(SOURCE, seeds, lambda _, seed: drawn(seed, steps), first_difference, AT_ONCE)
 
 
 def first_difference(pair: PairedPartition, kafkas: list[dict[str, Any]]) -> str | None:

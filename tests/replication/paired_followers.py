@@ -35,7 +35,6 @@ from reference.storage.folder_names import partition_of
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.simulated_disk import SimulatedDisk
-from tests.kafka_classes import answers_of
 from tests.replication.replicas import NOW
 
 SOURCE = Path(__file__).parent / "java" / "Followers.java"
@@ -310,8 +309,3 @@ def _or_none(offset: int | None) -> int:
 def _bound(place: int, bounds: tuple[Bound, Bound]) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
     error, offset = bounds[0 if place == -1 else 1]
     return ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset)
-
-
-def kafkas(folder: Path, brokers: list[PairedFollowers]) -> list[dict[str, Any]]:
-    """The result of each step on Kafka's brokers."""
-    return answers_of(SOURCE, (step for each in brokers for step in each.steps), str(folder))

@@ -21,18 +21,12 @@ from reference.replication.proposal import AcceptedIsr, Proposal
 from reference.replication.reading import FollowerFetch, Read
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError
-from tests.kafka_classes import answers_of
 from tests.replication.replicas import LAG_MS, NOW, Registry, bytes_of, nodes, open_log
 
 SOURCE = Path(__file__).parent / "java" / "Partitions.java"
 NODE = NodeId(1)
 OTHERS = nodes(2, 3, 4)
 ISOLATIONS = {"READ_COMMITTED": (True, False), "READ_UNCOMMITTED": (False, False), "": (False, True)}
-
-
-def kafkas(folder: Path, pairs: list[PairedPartition]) -> list[dict[str, Any]]:
-    """The result of each step on Kafka's partitions, whose logs are in a folder."""
-    return answers_of(SOURCE, (step for pair in pairs for step in pair.steps), str(folder))
 
 
 def java_map(values: dict[int, Any]) -> str:

@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.kafka_classes import answers_of
+from tests.kafka_classes import differences
 from tests.storage.paired_log import DrawnSteps, PairedLog, first_difference
 
 SOURCE = Path(__file__).parent / "java" / "Logs.java"
 LOGS, STEPS = 60, 60
-
-
-def kafkas(pairs: list[PairedLog]) -> list[dict[str, Any]]:
-    """The result of each step on Kafka's logs."""
-    return answers_of(SOURCE, (step for pair in pairs for step in pair.steps))
 
 
 def drawn(folder: Path, seed: int) -> PairedLog:
@@ -26,25 +21,16 @@ def drawn(folder: Path, seed: int) -> PairedLog:
     return pair
 
 
-def differences(folder: Path, seeds: range) -> list[str]:
-    """The first differing step of each pair of logs that differs."""
-    pairs = [drawn(folder, seed) for seed in seeds]
-    answers = iter(kafkas(pairs))
-    found: list[str] = []
-    for seed, pair in zip(seeds, pairs, strict=True):
-        was_loaded = False
-        first: str | None = None
-        for number, (step, mine) in enumerate(zip(pair.steps, pair.ours, strict=True)):
-            was_loaded |= number > 0 and json.loads(step)["op"] in ("open", "truncate")
-            difference = first_difference(mine, next(answers), was_loaded=was_loaded)
-            if difference is not None and first is None:
-                first = f"seed {seed}, step {number}, {step[:200]}: {difference}"
-        found += [first] if first is not None else []
-    assert next(answers, None) is None
-    return found
+def first_differing_step(pair: PairedLog, kafkas: list[Any]) -> str | None:
+    was_loaded = False
+    for number, (step, mine, theirs) in enumerate(zip(pair.steps, pair.ours, kafkas, strict=True)):
+        was_loaded |= number > 0 and json.loads(step)["op"] in ("open", "truncate")
+        if found := first_difference(mine, theirs, was_loaded=was_loaded):
+            return f"step {number}, {step[:200]}: {found}"
+    return None
 
 
 @pytest.mark.java
-def test_logs_do_as_kafkas(tmp_path: Path) -> None:
-    found = differences(tmp_path, range(LOGS))
+def test_logs_do_as_kafkas() -> None:
+    found = [*differences(SOURCE, range(LOGS), drawn, first_differing_step, LOGS)]
     assert not found, f"{len(found)} of {LOGS} logs differ: " + "\n".join(found[:3])

@@ -10,14 +10,7 @@ from typing import cast
 from linearizability.simulation.client import Key
 from linearizability.simulation.schedule import Partitioned
 from linearizability.workload.batching import Accumulator, Batching
-from linearizability.workload.partitioning.partitioners import (
-    Outgoing,
-    Partitioner,
-    RoundRobin,
-    Sticky,
-    Topic,
-    by_key,
-)
+from linearizability.workload.partitioning.partitioners import Outgoing, Topic, named
 
 CUSTOMERS = 7
 """Records' keys are this many customers, in turn."""
@@ -30,24 +23,13 @@ def customer_of(value: int) -> bytes:
     return b"customer %d" % (value % CUSTOMERS)
 
 
-def partitioner(name: Partitioned, chance: random.Random) -> Partitioner:
-    """Return a new partitioner."""
-    match name:
-        case "by-key":
-            return by_key
-        case "round-robin":
-            return RoundRobin()
-        case "sticky":
-            return Sticky(STICKS_FOR_BYTES, chance)
-
-
 class Outbox:
     """Records on their way into batches. `now_ms` never goes back."""
 
     def __init__(
         self, name: Partitioned, linger_ms: int, batch_records: int, topics: Mapping[str, int], chance: random.Random
     ) -> None:
-        self._choose = partitioner(name, chance)
+        self._choose = named(name, STICKS_FOR_BYTES, chance)
         self._topics = [Topic(topic, partitions) for topic, partitions in topics.items()]
         self._chance = chance
         self._waiting: Accumulator[int] = Accumulator(Batching(linger_ms=linger_ms, batch_records=batch_records))

@@ -16,10 +16,8 @@ from linearizability.workload.outcomes import proves_nothing_appended
 from linearizability.workload.partitioning.partitioners import (
     Outgoing,
     Partitioner,
-    RoundRobin,
-    Sticky,
     Topic,
-    by_key,
+    named,
 )
 from linearizability.workload.profile import Producing
 
@@ -39,15 +37,9 @@ STICKS_FOR_BYTES = 1_000
 
 def partitioner(does: Producing, chance: random.Random) -> Partitioner:
     """The function that chooses the partitions of this producer's records."""
-    match does.partitioner:
-        case "given":
-            return lambda record, topic: chance.randrange(topic.partitions)
-        case "by-key":
-            return by_key
-        case "round-robin":
-            return RoundRobin()
-        case "sticky":
-            return Sticky(STICKS_FOR_BYTES, chance)
+    if does.partitioner == "given":
+        return lambda record, topic: chance.randrange(topic.partitions)
+    return named(does.partitioner, STICKS_FOR_BYTES, chance)
 
 
 def run(client_run: ClientRun) -> None:
@@ -113,8 +105,7 @@ class Incarnation:
         task = self.client_run.task
         value = self.recorder.process << 32 | counter
         customer = b"customer %d" % (counter % CUSTOMERS) if self.has_keys else None
-        partition = self.choose(Outgoing(customer, len(str(value))), self.topic)
-        assert partition is not None
+        partition = self.choose(Outgoing(customer or b"", len(str(value))), self.topic)
         key = f"{task.topic}-{partition}"
         operation = self.recorder.invoke("send", [send(key, value)])
         self.outstanding += 1

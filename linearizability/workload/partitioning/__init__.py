@@ -1,5 +1,5 @@
 """Where a producer's records go.
 
 - `murmur2`   the hash of keys, as Java's producer has it
-- `partitioners`   given, by key, round robin, sticky
+- `partitioners`   by key, round robin, sticky
 """

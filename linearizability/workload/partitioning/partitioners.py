@@ -2,23 +2,20 @@
 
 | partitioner | who decides | order that is kept |
 | --- | --- | --- |
-| `given` | the record names its partition | what the application sends to one partition |
 | `by_key` | murmur2 of the key | the records of one key, until the topic gets more partitions |
 | `RoundRobin` | the next one in turn | none of use: neighbours never share a partition |
 | `Sticky` | one by chance, until it has had a batch's worth of bytes | runs of neighbours |
-| any function | the application | the application's |
 
-A partitioner is a function of a record and its topic that gives a partition, or None where it does not know: `Chain` asks
-several in turn. `default` is the producer's own: given, by key, sticky.
+A partitioner is a function of a record and its topic that gives a partition.
 Source: org.apache.kafka.clients.producer (KafkaProducer.partition, RoundRobinPartitioner, BuiltInPartitioner).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from linearizability.workload.partitioning.murmur2 import partition_of
 
@@ -27,9 +24,8 @@ from linearizability.workload.partitioning.murmur2 import partition_of
 class Outgoing:
     """A record on its way out."""
 
-    key: bytes | None = None
+    key: bytes = b""
     size_bytes: int = 0
-    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +34,14 @@ class Topic:
 
     name: str
     partitions: int
-    available: Sequence[int] = ()
-    """The partitions that have a leader now; nothing where none has, or that is unknown."""
-
-    def choices(self) -> Sequence[int]:
-        """Where a record without a key may go: around the partitions without a leader, if that is possible."""
-        return self.available or range(self.partitions)
 
 
-Partitioner: TypeAlias = Callable[[Outgoing, Topic], int | None]
+Partitioner: TypeAlias = Callable[[Outgoing, Topic], int]
 
 
-def given(record: Outgoing, topic: Topic) -> int | None:
-    """The partition that the record names. Errors: ValueError for one that the topic does not have."""
-    if record.partition is not None and not 0 <= record.partition < topic.partitions:
-        raise ValueError(f"partition {record.partition} of {topic.name}, which has {topic.partitions}")
-    return record.partition
-
-
-def by_key(record: Outgoing, topic: Topic) -> int | None:
+def by_key(record: Outgoing, topic: Topic) -> int:
     """The key's partition, with a leader or without: to go around it would break the key's order. An empty key is a key."""
-    return None if record.key is None else partition_of(record.key, topic.partitions)
+    return partition_of(record.key, topic.partitions)
 
 
 class RoundRobin:
@@ -68,10 +51,9 @@ class RoundRobin:
         self._turns: dict[str, int] = {}
 
     def __call__(self, record: Outgoing, topic: Topic) -> int:
-        choices = topic.choices()
         turn = self._turns.get(topic.name, 0)
         self._turns[topic.name] = turn + 1
-        return choices[turn % len(choices)]
+        return turn % topic.partitions
 
 
 class Sticky:
@@ -90,30 +72,21 @@ class Sticky:
         """Topic -> its partition of now, and how many bytes that has had."""
 
     def __call__(self, record: Outgoing, topic: Topic) -> int:
-        choices = topic.choices()
         partition, bytes_had = self._current.get(topic.name, (-1, 0))
-        if partition not in choices or bytes_had >= self._batch_size_bytes:
-            partition, bytes_had = self._chance.choice(choices), 0
+        if partition < 0 or bytes_had >= self._batch_size_bytes:
+            partition, bytes_had = self._chance.randrange(topic.partitions), 0
         self._current[topic.name] = partition, bytes_had + record.size_bytes
         return partition
 
 
-class Chain:
-    """The first partitioner that knows an answer decides. Errors: ValueError where none does, or its partition is none."""
-
-    def __init__(self, *partitioners: Partitioner) -> None:
-        self._partitioners = partitioners
-
-    def __call__(self, record: Outgoing, topic: Topic) -> int:
-        for partitioner in self._partitioners:
-            partition = partitioner(record, topic)
-            if partition is not None:
-                if not 0 <= partition < topic.partitions:
-                    raise ValueError(f"a partitioner gave {partition} for {topic.name}, which has {topic.partitions}")
-                return partition
-        raise ValueError(f"no partitioner decides on a record for {topic.name}")
-
-
-def default(batch_size_bytes: int, chance: random.Random) -> Chain:
-    """A producer's default: the record's partition, else its key's, else sticky."""
-    return Chain(given, by_key, Sticky(batch_size_bytes, chance))
+def named(
+    name: Literal["by-key", "round-robin", "sticky"], sticks_for_bytes: int, chance: random.Random
+) -> Partitioner:
+    """A new partitioner of this name."""
+    match name:
+        case "by-key":
+            return by_key
+        case "round-robin":
+            return RoundRobin()
+        case "sticky":
+            return Sticky(sticks_for_bytes, chance)

@@ -11,14 +11,11 @@ from hypothesis import strategies as st
 
 from linearizability.workload.partitioning.murmur2 import murmur2, partition_of
 from linearizability.workload.partitioning.partitioners import (
-    Chain,
     Outgoing,
     RoundRobin,
     Sticky,
     Topic,
     by_key,
-    default,
-    given,
 )
 from tests.workload.kafka_decides import kafka_decides
 
@@ -34,33 +31,14 @@ class TestKeyHash:
         for (key, partitions), (digest, partition) in zip(asked, answers, strict=True):
             assert (murmur2(key), partition_of(key, partitions)) == (digest & 0xFFFFFFFF, partition)
 
-    @drawn(key=st.binary(max_size=20), partitions=st.integers(1, 50), leaderless=st.integers(0, 49))
-    def test_a_key_stays_where_it_is_also_without_a_leader(self, key: bytes, partitions: int, leaderless: int) -> None:
-        available = [number for number in range(partitions) if number != leaderless]
-        usual = by_key(Outgoing(key), Topic("orders", partitions))
-        assert by_key(Outgoing(key), Topic("orders", partitions, available)) == usual
-        assert usual is not None and 0 <= usual < partitions
-
     def test_more_partitions_move_keys(self) -> None:
         """So the records of such a key lie in two partitions, and their order is lost."""
         keys = [f"customer-{number}".encode() for number in range(600)]
         moved = [key for key in keys if partition_of(key, 4) != partition_of(key, 6)]
         assert len(keys) / 2 < len(moved) < len(keys)
 
-    def test_an_empty_key_is_a_key_and_no_key_is_none(self) -> None:
+    def test_an_empty_key_is_a_key(self) -> None:
         assert by_key(Outgoing(b""), ORDERS) == partition_of(b"", 6)
-        assert by_key(Outgoing(None), ORDERS) is None
-
-
-class TestGiven:
-    def test_the_records_own_word_goes_before_everything(self) -> None:
-        record = Outgoing(b"key", partition=3)
-        assert default(100, random.Random(1))(record, ORDERS) == 3
-
-    @pytest.mark.parametrize("partition", [-1, 6])
-    def test_a_partition_that_is_none(self, partition: int) -> None:
-        with pytest.raises(ValueError, match=f"partition {partition} of orders, which has 6"):
-            given(Outgoing(partition=partition), ORDERS)
 
 
 class TestRoundRobin:
@@ -75,10 +53,6 @@ class TestRoundRobin:
         choose = RoundRobin()
         other = Topic("payments", 6)
         assert [choose(Outgoing(), topic) for topic in (ORDERS, other, ORDERS, other)] == [0, 0, 1, 1]
-
-    def test_partitions_without_a_leader_are_left_out(self) -> None:
-        choose = RoundRobin()
-        assert [choose(Outgoing(), Topic("orders", 6, [1, 4])) for _ in range(4)] == [1, 4, 1, 4]
 
 
 class TestSticky:
@@ -99,12 +73,6 @@ class TestSticky:
         assert set(had) == set(range(6))
         assert max(had.values()) < 1.25 * min(had.values())
 
-    def test_it_leaves_a_partition_that_lost_its_leader(self) -> None:
-        choose = Sticky(1000, random.Random(1))
-        first = choose(Outgoing(size_bytes=1), ORDERS)
-        left = [number for number in range(6) if number != first]
-        assert choose(Outgoing(size_bytes=1), Topic("orders", 6, left)) in left
-
     def test_one_seed_one_choice(self) -> None:
         def choices() -> list[int]:
             choose = Sticky(10, random.Random(7))
@@ -115,23 +83,3 @@ class TestSticky:
     def test_a_batch_of_nothing(self) -> None:
         with pytest.raises(ValueError, match="batch_size_bytes is 0"):
             Sticky(0, random.Random(1))
-
-
-class TestChains:
-    def test_the_default_hashes_keys_and_sticks_without(self) -> None:
-        choose = default(1000, random.Random(1))
-        assert choose(Outgoing(b"21", 10), ORDERS) == partition_of(b"21", 6)
-        assert len({choose(Outgoing(None, 10), ORDERS) for _ in range(50)}) == 1
-
-    def test_an_applications_own_function(self) -> None:
-        """The important customer has a partition of its own."""
-        choose = Chain(
-            given, lambda record, topic: 0 if record.key == b"vip" else 1 + partition_of(record.key or b"", 5)
-        )
-        assert choose(Outgoing(b"vip"), ORDERS) == 0
-        assert all(choose(Outgoing(b"%d" % number), ORDERS) in range(1, 6) for number in range(100))
-
-    @pytest.mark.parametrize(("gives", "complaint"), [(6, "gave 6 for orders, which has 6"), (None, "no partitioner")])
-    def test_a_function_that_gives_no_partition(self, gives: int | None, complaint: str) -> None:
-        with pytest.raises(ValueError, match=complaint):
-            Chain(given, lambda record, topic: gives)(Outgoing(), ORDERS)

@@ -20,13 +20,13 @@ from linearizability import extras
 from linearizability.targets.java import JavaMissing, java, java_release
 
 PACKAGES = ("pydantic", "rich", "jinja2", "cramjam", "crc32c")
-OPTIONAL_PACKAGES = ("confluent-kafka", "pyarrow", "hypothesis", "pyspark")
+OPTIONAL_PACKAGES = ("confluent-kafka", "pyarrow", "pyspark")
 
 JARS = "Kafka's jars"
 
 USES = {
     "judge a broker: run --target addr:HOST:PORT": ("loopback", *PACKAGES),
-    "histories, hunts, simulations: history, hunt, fuzz": ("confluent-kafka", "pyarrow", "hypothesis"),
+    "histories, hunts, simulations: history, hunt, fuzz": ("confluent-kafka", "pyarrow"),
     "hunts that cut links": ("network namespaces",),
     "hunts in containers: hunt --backend docker": ("docker",),
     "Apache Kafka as a target: kafka:VERSION": ("java", JARS),

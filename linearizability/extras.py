@@ -9,9 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 EXTRAS = {
-    **dict.fromkeys(
-        ("numpy", "pyarrow", "matplotlib", "hypothesis", "confluent_kafka", "pyroute2", "cryptography"), "check"
-    ),
+    **dict.fromkeys(("numpy", "pyarrow", "matplotlib", "confluent_kafka", "pyroute2", "cryptography"), "check"),
     **dict.fromkeys(("pyspark", "pandas"), "spark"),
 }
 """Module -> the extra that installs it."""

@@ -1,4 +1,4 @@
-"""The source of a recipe's choices: a seed, or Hypothesis."""
+"""The source of a recipe's choices."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
-"""Draw schedules: one recipe, with choices by a seed, for many runs, or by Hypothesis, which shrinks."""
+"""Draw schedules: one recipe, with choices by a seed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from linearizability.simulation.choices import Choices, SeededChoices, T
+from linearizability.simulation.choices import Choices, SeededChoices
 from linearizability.simulation.drawing_clusters import several
 from linearizability.simulation.drawing_compaction import with_compaction
 from linearizability.simulation.drawing_rare import with_deaths_and_cleanings, with_rarities, with_small_portions
@@ -13,9 +10,6 @@ from linearizability.simulation.drawing_voters import with_changing_voters
 from linearizability.simulation.drawing_zookeeper import under_zookeeper
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
 from linearizability.simulation.workloads import consumer, producer, topic, with_workload
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
 
 MAX_CLOCK_JUMP_MS = 1_200_000
 """Several jumps together stay below an hour; above, brokers would refuse correct clients' records as from the future."""
@@ -34,28 +28,6 @@ def draw(
     else:
         drawn = with_deaths_and_cleanings(choices, seed, with_compaction(choices, seed, drawn))
     return with_small_portions(choices, seed, drawn)
-
-
-def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Schedule]:
-    """All schedules, as Hypothesis draws and shrinks them."""
-    from hypothesis import strategies
-
-    class DrawnChoices:
-        def __init__(self, take: Any) -> None:
-            self._take = take
-
-        def integer(self, low: int, high: int) -> int:
-            return self._take(strategies.integers(low, high))
-
-        def one_of(self, options: Sequence[T]) -> T:
-            return self._take(strategies.sampled_from(options))
-
-    @strategies.composite
-    def drawn(take: Any) -> Schedule:
-        choices, seed = DrawnChoices(take), take(strategies.integers(0, 1 << 16))
-        return with_compaction(choices, seed, recipe(choices, seed, mutant, nodes))
-
-    return drawn()
 
 
 def recipe(

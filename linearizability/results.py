@@ -63,10 +63,9 @@ def suite_version() -> str:
     return f"{released}+g{said.rpartition('-')[2].removeprefix('g')}"
 
 
-def latest_with(name: str, root: Path | None = None) -> Path | None:
+def latest_with(name: str) -> Path | None:
     """The newest run's folder with a file of this name; None where there is none."""
-    home = RESULTS if root is None else root
-    found = [folder for folder in home.glob("*/") if (folder / name).is_file() and not folder.is_symlink()]
+    found = [folder for folder in RESULTS.glob("*/") if (folder / name).is_file() and not folder.is_symlink()]
     return max(found, key=lambda folder: folder.name, default=None)
 
 

@@ -146,14 +146,14 @@ class NativeFile:
         return False
 
 
-def read_run(paths: Iterable[Path], run: str = "", given: Contract = NOTHING_GIVEN) -> History:
+def read_run(paths: Iterable[Path], given: Contract = NOTHING_GIVEN) -> History:
     """The files of one run as one history in memory. Errors: HistoryError where none of them is a history; Contradiction."""
     chosen, defects = distinct_files(paths, given)
     if not chosen:
-        first = defects[0] if defects else Defect(MISSING, "empty", run)
+        first = defects[0] if defects else Defect(MISSING, "empty", "")
         raise HistoryError(first.file, first.line, first.text)
-    streams = [NativeFile(path, run, given) for path in chosen]
-    history = history_of(run or streams[0].summary.run or folder_name(chosen[0]), streams)
+    streams = [NativeFile(path, "", given) for path in chosen]
+    history = history_of(streams[0].summary.run or folder_name(chosen[0]), streams)
     history.defects = [*defects, *history.defects]
     return history
 

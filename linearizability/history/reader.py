@@ -111,6 +111,6 @@ def read_sources(sources: Sources, given: Contract = NOTHING_GIVEN) -> Iterator[
             yield HistoryError(path, 0, error.strerror or str(error))
     for files in sources.runs:
         try:
-            yield read_run(files, given=given)
+            yield read_run(files, given)
         except HistoryError as error:
             yield error

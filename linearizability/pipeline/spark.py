@@ -87,13 +87,10 @@ Contexts = Mapping[str, Context]
 Item = TypeVar("Item")
 
 
-def check_histories(
-    histories: Iterable[History | HistoryError], master: str = "", rules: Iterable[str] | None = None
-) -> Iterator[Judgement]:
+def check_histories(histories: Iterable[History | HistoryError], master: str) -> Iterator[Judgement]:
     """A judgement for each history, all of a batch in one job, in their order."""
-    names = tuple(RULES if rules is None else rules)
     for batch in in_jobs(histories):
-        yield from _check_batch(batch, master, names)
+        yield from _check_batch(batch, master)
 
 
 def in_jobs(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -105,7 +102,7 @@ def in_jobs(items: Iterable[Item]) -> Iterator[list[Item]]:
         size = RUNS_A_JOB
 
 
-def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[str, ...]) -> Iterator[Judgement]:
+def _check_batch(batch: list[History | HistoryError], master: str) -> Iterator[Judgement]:
     known = [history for history in batch if isinstance(history, History)]
     findings: dict[str, list[Found]] = {}
     if known:
@@ -118,7 +115,7 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
                 for number, history in enumerate(known)
             }
             files = [file for number in range(len(known)) for file in run_folder(Path(folder), number).iterdir()]
-            findings = judge_files(spark, files, contexts, rules)
+            findings = judge_files(spark, files, contexts)
     for history in batch:
         if isinstance(history, HistoryError):
             yield unreadable(history)
@@ -127,16 +124,14 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
             yield conclude(history, findings.get(str(number), []), "spark")
 
 
-def check_store(
-    store: Path, master: str = "", rules: Iterable[str] | None = None, *, over_time: bool = False
-) -> Iterator[Judgement]:
+def check_store(store: Path, master: str, *, over_time: bool) -> Iterator[Judgement]:
     """A judgement for each run of a store, with its series if asked. Its facts never come to the driver."""
     for runs in in_jobs(enumerate(read_runs(store))):
-        yield from _check_runs(store, runs, master, tuple(RULES if rules is None else rules), over_time)
+        yield from _check_runs(store, runs, master, over_time)
 
 
 def _check_runs(
-    store: Path, runs: Sequence[tuple[int, StoredRun]], master: str, rules: Sequence[str], over_time: bool
+    store: Path, runs: Sequence[tuple[int, StoredRun]], master: str, over_time: bool
 ) -> Iterator[Judgement]:
     """Some runs of a store. A file whose bytes are not those that were written is left out, and its run is not valid."""
     spark = session(master)
@@ -148,7 +143,7 @@ def _check_runs(
         str(number): context_of(run.contract, run.marks, run.tally.ends_at, run.defects) for number, run in runs
     }
     try:
-        findings = judge_files(spark, _all(files), contexts, rules)
+        findings = judge_files(spark, _all(files), contexts)
     except Exception:
         damaged = damaged_files(spark, _all(files))
         if not damaged:
@@ -156,7 +151,7 @@ def _check_runs(
         for number, run in runs:
             run.defects += [missing(damaged[file], file) for file in files[number] if file in damaged]
             files[number] = [file for file in files[number] if file not in damaged]
-        findings = judge_files(spark, _all(files), contexts, rules)
+        findings = judge_files(spark, _all(files), contexts)
     drawn = _series(spark, _all(files), runs) if over_time else {}
     for number, run in runs:
         judgement = conclude(run.history(), findings.get(str(number), []), "spark")
@@ -246,7 +241,7 @@ def blocks(spark: SparkSession, groups: Sequence[RowGroup], left_out: Collection
 
 
 def judge_files(
-    spark: SparkSession, files: Sequence[Path], contexts: Contexts, rules: Iterable[str]
+    spark: SparkSession, files: Sequence[Path], contexts: Contexts, rules: Iterable[str] = tuple(RULES)
 ) -> dict[str, list[Found]]:
     """All that the rules find, run by run: at most one shuffle, and a join only where transactions were left in doubt.
 

@@ -228,19 +228,13 @@ class ConsumerGroups:
         return is_classic and settings.may_downgrade and len(group.members) <= settings.max_classic_size
 
     def make_classic(
-        self,
-        group: ConsumerGroup,
-        members: Sequence[ConsumerMember],
-        *,
-        is_stale: bool,
-        now: TimestampMs,
-        before: Sequence[KeyValue] = (),
+        self, group: ConsumerGroup, members: Sequence[ConsumerMember], *, is_stale: bool, now: TimestampMs
     ) -> None:
         """Convert the group to a classic one of these members. Errors: KafkaError."""
         former = [*group.members]
         if self._tracing is not None:
             self._tracing.trace_step(BEYOND, group.id)
-        self._write([*before, *downgrade(group, members, self.topics, now)], now)
+        self._write(downgrade(group, members, self.topics, now), now)
         for id in former:
             self.timers.forget(group.id, id)
         self._conversions.downgraded(group.id, members, is_stale, now)

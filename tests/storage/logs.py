@@ -52,10 +52,8 @@ def append_as(
     )
 
 
-def end_transaction(
-    log: Log, producer: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0, version: int = 0
-) -> AppendInfo:
-    ended = EndTransaction(commit, LeaderEpoch(coordinator_epoch))
+def end_transaction(log: Log, producer: int, *, commit: bool, epoch: int = 0, version: int = 0) -> AppendInfo:
+    ended = EndTransaction(commit, FIRST_EPOCH)
     marker = build_end_transaction(ended, ProducerId(producer), ProducerEpoch(epoch), NOW)
     return log.append_as_leader(marker, FIRST_EPOCH, NOW, Origin.COORDINATOR, version)
 

@@ -53,7 +53,7 @@ def mutate(
     Many mutants are judged in one run of TLC. Rows are stored in spec/mutants.json as they are found, so that a run may be ended
     and taken up again.
     """
-    from spec.fusing import rows_together
+    from spec.fused import rows_together
     from spec.mutation import Limits, all_mutants, judge, load, store, waiting
 
     part, parts = (int(number) for number in share.split("/"))

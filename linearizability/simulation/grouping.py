@@ -16,6 +16,7 @@ from linearizability.client.errors import GROUP_RETRIABLE, JOIN_AGAIN, NO_COORDI
 from linearizability.client.group_member import (
     ClassicMember,
     decode_assignment,
+    decode_subscription,
     encode_assignment,
     encode_subscription,
 )
@@ -27,8 +28,8 @@ from linearizability.simulation.consuming import Place, SimulatedConsumer, name_
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.schedule import Consumer, Member
-from linearizability.simulation.sharing import shares
 from linearizability.simulation.world import MICROSECONDS_A_MS
+from linearizability.workload.assignment import ASSIGNORS, COOPERATIVE, subscription
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.protocol.messages.heartbeat import HeartbeatResponse
@@ -443,3 +444,21 @@ class SimulatedMember(SimulatedConsumer):
         else:
             self.recorder.info(operation, error_name(code))
         self._judge("OffsetCommit", code)
+
+
+def shares(
+    protocol: str, members: Sequence[JoinGroupResponse.JoinGroupResponseMember], partition_counts: Mapping[str, int]
+) -> dict[str, list[Key]]:
+    """Return the chosen assignor's partitions for each member, as a leader computes them."""
+    subscribed = {each.member_id: _subscriber(each) for each in members}
+    return (ASSIGNORS | COOPERATIVE)[protocol](subscription.Group(subscribed, partition_counts))
+
+
+def _subscriber(said: JoinGroupResponse.JoinGroupResponseMember) -> subscription.Member:
+    subscribed = decode_subscription(bytes(said.metadata))
+    return subscription.Member(
+        topics=frozenset(subscribed.topics),
+        instance_id=said.group_instance_id,
+        owned=frozenset((each.topic, index) for each in subscribed.owned_partitions for index in each.partitions),
+        generation=subscribed.generation_id,
+    )

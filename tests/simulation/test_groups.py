@@ -7,9 +7,9 @@ import pytest
 from linearizability.client.group_member import decode_assignment, encode_assignment, encode_subscription
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.drawing_rare import EVERY, FROM
+from linearizability.simulation.grouping import shares
 from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import Fault, Member, Producer, Schedule, Topic
-from linearizability.simulation.sharing import shares
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_rebalances import Rebalances
 from reference.node.coordination import Coordination

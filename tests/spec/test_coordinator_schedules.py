@@ -17,10 +17,10 @@ from linearizability.guided.schedule import GuidedSchedule, read_schedule
 from linearizability.guided.scripts import GroupScript
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.judging import Outcome, run_schedule
+from spec.behaviours import CHAPTERS
 from spec.catalogue import MODELS
 from spec.checker import Verdict
 from spec.commands import app
-from spec.coordinator_behaviours import CHAPTERS
 from spec.coordinator_schedules import MUTANT_OF
 from spec.shard_trace import group_traces, transaction_traces
 from spec.trace import AnyTrace, check_traces, trace_of

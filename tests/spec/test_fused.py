@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from spec import fused, fusing
+from spec import fused
 from spec.catalogue import MODELS
 from spec.checker import Outcome, Verdict
-from spec.fused import CLEAN, Judged, Met, judge_together
-from spec.fusing import rows_together
+from spec.fused import CLEAN, Judged, Met, judge_together, rows_together
 from spec.models import Model
 from spec.mutants import Mutant
 from spec.mutation import Limits, MutantOutcome, all_mutants, judge, models_for, row_of
@@ -67,7 +66,7 @@ def test_a_mutant_with_a_stale_row_meets_the_model_that_settled_it_first(monkeyp
         met.append((model.name, [mutant.name for mutant in some]))
         return Judged(clean=Met(is_whole=True))
 
-    monkeypatch.setattr(fusing, "judge_together", judged)
+    monkeypatch.setattr(fused, "judge_together", judged)
     assert len(list(rows_together([stale, new], limits, {stale.name: before}))) == len(names) + 1
     assert met[0] == (names[3], [stale.name])
     assert [(name, len(some)) for name, some in met[1:]] == [(name, 1 if name == names[3] else 2) for name in names]

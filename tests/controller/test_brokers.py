@@ -1,7 +1,9 @@
-"""Registration, fencing, unfencing and stopping of brokers, with the elections that follow.
+"""Registration of brokers and controllers; fencing, unfencing and stopping of brokers, with the elections that follow.
 
 Requests that are drawn beside Kafka have no test here (`test_kafka_decides_alike`).
 """
+
+from __future__ import annotations
 
 from copy import deepcopy
 from uuid import UUID
@@ -9,18 +11,22 @@ from uuid import UUID
 import pytest
 
 from reference.controller import brokers
+from reference.controller.controllers import register_controller
 from reference.controller.image import NO_LEADER
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
+from reference.protocol.messages.controller_registration import ControllerRegistrationRequest
+from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.register_controller_record import RegisterControllerRecord
 from reference.protocol.primitives import NodeId
 from tests.controller.cluster import SESSION_MS, TOPIC, ControlledCluster, directory_of
 
 
-def three_brokers(*, has_elr: bool = True) -> ControlledCluster:
-    cluster = ControlledCluster(has_elr=has_elr)
+def three_brokers() -> ControlledCluster:
+    cluster = ControlledCluster()
     cluster.start(0, 1, 2)
     cluster.create(TOPIC, [0, 1, 2])
     return cluster
@@ -172,3 +178,34 @@ def test_a_broker_that_stops_is_not_elected_while_it_still_serves() -> None:
     assert not cluster.image.is_active(NodeId(0))
     assert not cluster.image.brokers[NodeId(0)].fenced
     assert brokers.controlled_shutdown(cluster.image, cluster.configuration, NodeId(0)) == []
+
+
+LISTENER = ControllerRegistrationRequest.Listener(name="CONTROLLER", host="h", port=9093)
+FEATURE = ControllerRegistrationRequest.Feature(name="kraft.version", max_supported_version=1)
+
+
+def request(incarnation: int) -> ControllerRegistrationRequest:
+    return ControllerRegistrationRequest(
+        controller_id=7, incarnation_id=UUID(int=incarnation), listeners=[LISTENER], features=[FEATURE]
+    )
+
+
+def test_the_newest_registration_of_a_controller_is_carried() -> None:
+    cluster = ControlledCluster()
+    for incarnation in (1, 2):
+        decision = register_controller(cluster.image, request(incarnation))
+        assert decision.response.error_code == ErrorCode.NONE
+        cluster.write(decision.records)
+    (record,) = cluster.image.carried.values()
+    assert isinstance(record, RegisterControllerRecord) and record.incarnation_id == UUID(int=2)
+    (endpoint,), (feature,) = record.end_points, record.features
+    assert (endpoint.name, endpoint.host, endpoint.port) == ("CONTROLLER", "h", 9093)
+    assert (feature.name, feature.min_supported_version, feature.max_supported_version) == ("kraft.version", 0, 1)
+
+
+def test_an_older_metadata_version_knows_no_controllers() -> None:
+    cluster = ControlledCluster()
+    cluster.write([FeatureLevelRecord(name="metadata.version", feature_level=14)])
+    with pytest.raises(KafkaError, match="too old") as refused:
+        register_controller(cluster.image, request(1))
+    assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION

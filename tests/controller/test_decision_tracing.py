@@ -9,7 +9,7 @@ import pytest
 
 from reference.controller.decision_tracing import DecisionTracing
 from reference.controller.elections import change_min_isr
-from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from reference.controller.image import BROKER_RESOURCE, NO_LEADER, TOPIC_RESOURCE
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.primitives import LeaderEpoch, NodeId
@@ -98,3 +98,13 @@ def test_min_insync_replicas_is_traced_with_the_partitions_whose_elr_is_cleared(
     cluster.configure(TOPIC_RESOURCE, TOPIC, None)
     assert cluster.steps[-1] == ("ChangeMinIsr", {"minIsr": 3})
     assert cluster.last["partitionEpoch"] == epoch + 1
+
+
+def test_the_failure_of_a_log_directory_is_traced_as_no_step_of_the_specification() -> None:
+    """No broker is fenced, and no replica elected. Found by a simulated run: copies, three nodes, seed 41600003."""
+    cluster = TracingCluster()
+    lost = PartitionChangeRecord(
+        topic_id=topic_id_of(TOPIC), partition_id=0, leader=NO_LEADER, isr=[], eligible_leader_replicas=[NodeId(0)]
+    )
+    cluster.write([lost])
+    assert [action for action, _ in cluster.reported] == ["End"], cluster.reported

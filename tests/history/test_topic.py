@@ -1,8 +1,13 @@
-"""Histories in a Kafka topic: written line by line, read by this process and by PySpark's data source, judged the same."""
+"""Histories in a Kafka topic: written line by line, read by this process and by PySpark's data source, judged the same.
+
+A group's offsets are read and committed while its coordinator moves.
+"""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +18,15 @@ from linearizability.history.contract import Contract
 from linearizability.history.operations import poll, send
 from linearizability.history.recorder import Recorder
 from linearizability.history.topic import HistoryTopic, read_stretch, stretches, write_files
+from linearizability.history.topic_group import TopicGroup
 from linearizability.pipeline.engine import check
 from linearizability.targets import Target, open_target
 from linearizability.targets.cluster import ClusterTarget, write_properties
 from linearizability.workload.cluster import create_topic
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest
+from tests.confusions.wire import Mishap, Wire
 from tests.history.judged_histories import record as record_good
 from tests.history.test_commands import run
 from tests.history.test_excerpt import record as record_bad
@@ -165,3 +175,27 @@ def test_client_properties_are_served_or_refused(secured: tuple[ClusterTarget, P
     ):
         refused = run("check", *files, "--client-config", properties, *more)
         assert isinstance(refused.exception, typer.BadParameter) and reason in str(refused.exception)
+
+
+READ = """
+import sys
+from linearizability.history.topic import HistoryTopic
+from linearizability.history.topic_group import TopicGroup
+print(TopicGroup(HistoryTopic.parse(sys.argv[1]), "g").place())
+"""
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+def test_a_coordinator_that_is_none_yet_is_asked_again(tmp_path: Path, error: ErrorCode) -> None:
+    """In a process of its own: librdkafka's admin client dies of the first error."""
+    with open_target("reference:1", folder=tmp_path) as target, Wire(target.nodes[0]) as wire:
+        create_topic(target.nodes, "lines", partitions=2, replication_factor=1, configs={})
+        topic = f"kafka:{wire.bootstrap}/lines"
+        refused = wire.befall(OffsetCommitRequest, Mishap.REFUSED, error)
+        TopicGroup(HistoryTopic.parse(topic), "g").commit({1: 0})
+        asked = wire.befall(OffsetFetchRequest, Mishap.REFUSED, error)
+        done = subprocess.run(
+            [sys.executable, "-c", READ, topic], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "{0: 0, 1: 0}\n"), done.stderr
+        assert refused.met.is_set() and asked.met.is_set()

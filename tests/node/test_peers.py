@@ -1,17 +1,23 @@
-"""Requests to other nodes: each caller gets one response, or one failure."""
+"""Requests to other nodes: each caller gets one response, or one failure.
+
+A node that its quorum refuses logs the refusal once for each peer.
+"""
 
 from __future__ import annotations
 
 import pytest
 
+from reference.controller import quorum_messages as messages
 from reference.node.apis import ALTER_PARTITION_REASSIGNMENTS, LIST_OFFSETS, UPDATE_FEATURES, apis_of
 from reference.node.effects import Effect, HangUp, Send
-from reference.node.peers import Peers
+from reference.node.peers import PeerRefusals, Peers
 from reference.node.properties import Address
 from reference.node.release import BROKER, versions_of
+from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_request, encode_response
+from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import AT_ONCE, NEVER, NodeId, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NEVER, NO_NODE, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from tests.node.three_nodes import ThreeNodes, joined
 
@@ -140,3 +146,37 @@ def test_what_is_forwarded_is_offered_in_the_versions_of_the_controllers(
     apis = apis_of(BROKER, node, release)
     assert (apis[UPDATE_FEATURES].highest, apis[ALTER_PARTITION_REASSIGNMENTS].highest) == (features, reassignments)
     assert apis[LIST_OFFSETS].highest == versions_of(LIST_OFFSETS)[1]
+
+
+STRANGER = ErrorCode.INCONSISTENT_CLUSTER_ID
+GRANTED = messages.vote_response(ErrorCode.NONE, LeaderEpoch(1), NodeId(1), granted=True)
+NO_VOTER = messages.vote_response(ErrorCode.INCONSISTENT_VOTER_SET, LeaderEpoch(1), NO_NODE, granted=False)
+
+
+@pytest.mark.parametrize(
+    ("answers", "lines"),
+    [
+        ([GRANTED, FetchResponse()], []),
+        ([FetchResponse(error_code=STRANGER)], ["another cluster"]),
+        ([VoteResponse(error_code=STRANGER)] * 3, ["another cluster"]),
+        ([NO_VOTER, NO_VOTER], ["controller.quorum.voters are others"]),
+        ([NO_VOTER, GRANTED, NO_VOTER], ["voters are others", "voters are others"]),
+        ([messages.vote_response(ErrorCode.FENCED_LEADER_EPOCH, LeaderEpoch(9), NO_NODE, granted=False)], []),
+    ],
+)
+def test_each_peer_is_quoted_once(answers: list[Message], lines: list[str]) -> None:
+    said: list[str] = []
+    refusals = PeerRefusals(lambda level, sentence: said.append(f"{level} {sentence}"))
+    for answer in answers:
+        refusals.take(NodeId(2), answer)
+    assert len(said) == len(lines)
+    for line, expected in zip(said, lines, strict=True):
+        assert line.startswith("error node 2 refuses this node") and expected in line
+
+
+def test_another_peer_is_quoted_too() -> None:
+    said: list[str] = []
+    refusals = PeerRefusals(lambda level, sentence: said.append(sentence))
+    for peer in (1, 2, 1):
+        refusals.take(NodeId(peer), FetchResponse(error_code=STRANGER))
+    assert [sentence.split()[1] for sentence in said] == ["1", "2"]

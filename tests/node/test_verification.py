@@ -1,4 +1,4 @@
-"""Requests to transaction coordinators: pending ones are sent together, and CONCURRENT_TRANSACTIONS is retried."""
+"""Verification of partitions with transaction coordinators: which ones are asked for, together, and asked for again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from conformance.batches import TRANSACTIONAL, batch
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TopicPartition
+from reference.node.transactional_produce import verify
 from reference.node.verification import PURPOSE, Operation, Verification
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import AT_ONCE, ProducerEpoch, ProducerId, TimestampMs
+from reference.storage.simulated_disk import SimulatedDisk
+from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
 
 PARTITION = TopicPartition("t", 0)
 SETTINGS = {
@@ -126,3 +131,40 @@ def test_that_the_transaction_before_is_being_completed_is_waited_out_for_a_whil
     room.verification.tick(TimestampMs(30))
     room.answer(ErrorCode.CONCURRENT_TRANSACTIONS, now=TimestampMs(100))
     assert room.verdicts == [("a", ErrorCode.CONCURRENT_TRANSACTIONS)]
+
+
+def transactional(epoch: int) -> bytes:
+    return batch(b"v", attributes=TRANSACTIONAL, producer_id=7, producer_epoch=epoch, base_sequence=0)
+
+
+def verified_partitions(*records: tuple[str, int, bytes]) -> list[TopicPartition]:
+    """The partitions that are verified for a request with these records."""
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    node = start(disk, NOW)
+    create(node, "t", NOW)
+    create(node, "u", NOW)
+    asked: list[TopicPartition] = []
+
+    def ask(id: str, identity: Any, partitions: tuple[TopicPartition, ...], *rest: Any) -> None:
+        asked.extend(partitions)
+
+    table = ProduceRequest.PartitionProduceData
+    topics = [
+        ProduceRequest.TopicProduceData(name=name, partition_data=[table(index=index, records=data)])
+        for name, index, data in records
+    ]
+    body = ProduceRequest(transactional_id="x", topic_data=topics)
+    coordinator: Any = SimpleNamespace(is_enabled=True, ask=ask)
+    verify(node.context, coordinator, 12, body, NOW, lambda verdicts, then: None)
+    return asked
+
+
+def test_a_batch_for_an_unknown_partition_is_left_out() -> None:
+    """Kafka ignores its producer id, of which a request may have only one."""
+    assert verified_partitions(("t", 0, transactional(0)), ("u", 9, transactional(1))) == [TopicPartition("t", 0)]
+
+
+def test_records_that_are_not_one_batch_add_no_partition_to_the_transaction() -> None:
+    found = verified_partitions(("t", 0, transactional(0)), ("u", 0, transactional(0) * 2))
+    assert found == [TopicPartition("t", 0)]

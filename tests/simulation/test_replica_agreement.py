@@ -1,12 +1,21 @@
-"""Replicas follow the metadata that their node has replayed, and controlled shutdowns are granted."""
+"""Replicas follow the metadata that their node has replayed, coordinators their records, and controlled shutdowns are granted."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+import reference.coordinator.consumer_group_description as description
+from linearizability.simulation.drawing import draw
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
 from reference.controller.heartbeats import Heartbeats
+from reference.coordinator.group_shard import GroupShard
+from reference.coordinator.transaction_coordinator import TransactionCoordinator
+from reference.node.coordination import Coordination
 from reference.replication.leader import Leading
 from reference.replication.partition import Partition
 
@@ -45,3 +54,39 @@ def test_a_replica_that_never_comes_back_into_the_isr_is_found(monkeypatch: pyte
     monkeypatch.setattr(Leading, "expand_isr", lambda self, follower: False)
     plan = schedule().model_copy(update={"faults": (away,), "duration_ms": 1_800})
     assert run_schedule(plan)[0].rule == "replica-out-of-sync"
+
+
+def forget_offsets(shard: object) -> None:
+    if isinstance(shard, GroupShard):
+        shard.offsets._committed.clear()
+
+
+def forget_times(shard: object) -> None:
+    if isinstance(shard, TransactionCoordinator):
+        shard.transactions = {id: replace(each, updated_at=1) for id, each in shard.transactions.items()}
+
+
+@pytest.mark.parametrize(("workload", "change"), [("groups", forget_offsets), ("transactions", forget_times)])
+def test_state_that_differs_from_the_records_is_found(
+    monkeypatch: pytest.MonkeyPatch, workload: str, change: Callable[[object], None]
+) -> None:
+    write = Coordination.write
+
+    def write_and_change(coordination: Coordination[Any], index: int, *arguments: Any, **named: Any) -> None:
+        write(coordination, index, *arguments, **named)
+        change(coordination.loaded_shard(index))
+
+    monkeypatch.setattr(Coordination, "write", write_and_change)
+    assert run_schedule(draw(0, workload=workload))[0].rule == "coordinator-disagrees"
+
+
+def test_a_description_that_differs_from_the_state_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assignment = description._assignment
+
+    def leave_out_the_first_topic(*arguments: Any) -> Any:
+        answer = assignment(*arguments)
+        del answer.topic_partitions[:1]
+        return answer
+
+    monkeypatch.setattr(description, "_assignment", leave_out_the_first_topic)
+    assert run_schedule(draw(0, workload="groups"))[0].rule == "description-differs"

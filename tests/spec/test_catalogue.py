@@ -17,6 +17,7 @@ from spec.commands import app
 from spec.models import COUNTEREXAMPLES, SPEC, Case, checked, only_property, without_comments
 from spec.results import Result, exit_code, load, result_of
 from spec.tables import has_file, pages
+from tests.spec.counterexamples import NAMES, digest_of, found_by_tlc, records
 
 CHAPTERS = ("Controller", "Replica", "Client")
 
@@ -263,3 +264,15 @@ def test_another_promise_than_the_expected_one_is_not_as_expected() -> None:
 
 def test_nothing_run_is_unknown() -> None:
     assert exit_code([]) == 2
+
+
+def test_every_record_is_of_todays_text() -> None:
+    """If this fails: `python -m tests.spec.counterexamples`."""
+    assert {name: row["digest"] for name, row in records().items()} == {name: digest_of(name) for name in NAMES}
+
+
+@pytest.mark.java
+@pytest.mark.sampled(days=7)
+@pytest.mark.parametrize("name", NAMES)
+def test_tlc_finds_what_is_recorded(name: str) -> None:
+    assert found_by_tlc(name) == records()[name]["schedule"]

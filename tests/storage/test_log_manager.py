@@ -220,3 +220,14 @@ def test_a_topic_that_is_deleted_takes_the_copy_along() -> None:
     assert logs.holder(KEY) is None and logs.future_holder(KEY) is None
     assert place(logs, topic_id=OTHER, assigned=IDS[1]) == 1
     assert logs.directories[1].logs[KEY].log_end_offset == 0
+
+
+def test_no_log_is_made_once_the_last_directory_has_failed() -> None:
+    """One request may name several new partitions. Found by a simulated run: groups, ZooKeeper, five nodes, seed 41750002."""
+    world = World(count=1)
+    logs = world.start()
+    world.disks[0].failure = OSError(30, "read-only")
+    logs.take_failed()
+    for index in (0, 1):
+        with pytest.raises(StorageError, match=f"t-{index}"):
+            place(logs, index)

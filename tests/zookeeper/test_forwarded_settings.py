@@ -1,4 +1,4 @@
-"""Changes of a broker's own settings, which it has checked and forwarded to the controller: another broker checks them no more."""
+"""Settings that change in ZooKeeper while a broker runs, and those that a broker has checked and forwarded to the controller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from tests.zookeeper.one_broker import KAFKAS, NODE, THIRD, Broker, metadata, new_tree
+from reference.protocol.primitives import TimestampMs
+from tests.zookeeper.one_broker import KAFKAS, NODE, THIRD, Broker, change_settings, metadata, new_tree
 
 VERSION = 1
 
@@ -39,3 +40,18 @@ def test_a_client_changes_the_settings_of_the_broker_that_it_asks(broker: Broker
     broker.put(change_of(NODE), VERSION)
     assert broker.answers == [] and [each.peer for each in broker.sent] == [KAFKAS]
     assert broker.ask(change_of(THIRD), VERSION).responses[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+DEFAULT_BACKOFF_MS = 15_000
+
+
+def test_a_rest_of_the_cleaner_that_has_begun_is_as_long_as_the_settings_say_now() -> None:
+    broker = Broker(new_tree())
+    (directory,) = broker.node.logs.directories
+    broker.node.tick(broker.now)
+    assert directory.cleaner.next_deadline() == broker.now + DEFAULT_BACKOFF_MS
+    began, broker.now = broker.now, TimestampMs(broker.now + 10)
+    change_settings(broker, log_cleaner_backoff_ms="700")
+    assert broker.node.configuration.integer("log.cleaner.backoff.ms") == 700
+    assert directory.cleaner.next_deadline() == began + 700
+    assert broker.node.next_deadline() <= began + 700

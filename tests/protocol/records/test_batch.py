@@ -1,4 +1,4 @@
-"""The batch header, iteration, building, and fields that a broker overwrites in place."""
+"""The batch header, iteration, building, fields that a broker overwrites in place, and control records."""
 
 import random
 import struct
@@ -34,7 +34,12 @@ from reference.protocol.records.batch import (
     whole_batch_size,
 )
 from reference.protocol.records.compression import Codec
-from reference.protocol.records.errors import CorruptBatch, RecordsError
+from reference.protocol.records.control import (
+    ControlType,
+    control_key,
+    read_end_transaction,
+)
+from reference.protocol.records.errors import CorruptBatch, InvalidRecord, RecordsError
 from tests.protocol.records.random_records import TIME, random_records, record_at
 
 PRODUCER = (ProducerId(7), ProducerEpoch(2))
@@ -133,3 +138,13 @@ def test_random_bytes_and_damage_raise_our_errors_only(data: bytes, chance: rand
             list(read_all_records(bytes_given))
         except RecordsError as error:
             assert error.message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(None, bytes(6)), (b"", bytes(6)), (b"\0\0\0", bytes(6)), (control_key(ControlType.LEADER_CHANGE), bytes(6)),
+     (control_key(ControlType.ABORT), None), (control_key(ControlType.ABORT), bytes(5))],
+)  # fmt: skip
+def test_malformed_markers_are_refused(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(InvalidRecord):
+        read_end_transaction(record_at(0, 0, key, value))

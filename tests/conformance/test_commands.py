@@ -228,11 +228,6 @@ def test_a_stored_run_is_shown_and_compared(bird: Parrot, tmp_path: Path) -> Non
     assert page.exists()
 
 
-def test_help_ends_with_examples() -> None:
-    for name in ("run", "list", "explain", "report", "compare", "doctor"):
-        assert "Examples:" in command(name, "--help").stdout, name
-
-
 def test_doctor_names_what_is_there() -> None:
     result = command("doctor", "--json")
     assert result.exit_code == 0, result.stdout

@@ -8,13 +8,9 @@ import pytest
 from reference.controller import brokers
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
-from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.primitives import NodeId
 from tests.controller.cluster import TOPIC, ControlledCluster, topic_id_of
-
-Reassignable = AlterPartitionReassignmentsRequest.ReassignableTopic
-Wanted = AlterPartitionReassignmentsRequest.ReassignablePartition
 
 
 def three_brokers() -> ControlledCluster:

@@ -126,11 +126,6 @@ def test_drawn_clusters_inject_faults_into_the_coordinator():
     assert any(fault.role == "coordinator" for seed in range(20) for fault in draw(seed, None, 3, "groups").faults)
 
 
-def test_the_same_members_leave_the_same_trace():
-    first, again = (outcome_of(quiet(), quiet()) for _ in range(2))
-    assert first.digest == again.digest
-
-
 def test_a_generation_given_out_twice_has_two_owners(monkeypatch: pytest.MonkeyPatch):
     begin_generation = ClassicGroup.begin_generation
 

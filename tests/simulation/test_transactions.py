@@ -77,8 +77,3 @@ def test_a_run_in_which_nothing_was_acknowledged_gets_a_last_write():
     outcome = outcome_of()
     assert outcome.counts["runs in which nothing was acknowledged before the end"] == 1
     assert outcome.acknowledged
-
-
-def test_the_same_transactions_leave_the_same_trace():
-    first, again = (outcome_of(Transactor(transactions=8, pause_ms=20)) for _ in range(2))
-    assert first.digest == again.digest

@@ -61,20 +61,20 @@ def _describe(replicas: Replicas, directory: LogDirectory, wanted: set[Key] | No
 def alter_replica_log_dirs(
     context: Context, moves: Moves, request: Request, body: AlterReplicaLogDirsRequest, now: TimestampMs
 ) -> AlterReplicaLogDirsResponse:
-    """Begin to move replicas to another log directory (`Moves`). A replica that does not exist yet will be created there."""
+    """Begin to move replicas to another log directory (`Moves`). A replica that does not exist yet will be created there.
+
+    Of several directories for one replica the last counts, as in Kafka.
+    """
+    wanted = {
+        (topic.name, index): each.path for each in body.dirs for topic in each.topics for index in topic.partitions
+    }
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
-    for directory in body.dirs:
-        for topic in directory.topics:
-            result = topics.setdefault(
-                topic.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=topic.name)
-            )
-            for index in topic.partitions:
-                code = _move(context, moves, directory.path, (topic.name, index), now)
-                result.partitions.append(
-                    AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=code
-                    )
-                )
+    for (name, index), path in wanted.items():
+        found = AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=name)
+        code = _move(context, moves, path, (name, index), now)
+        topics.setdefault(name, found).partitions.append(
+            AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
+        )
     return AlterReplicaLogDirsResponse(results=[*topics.values()])
 
 

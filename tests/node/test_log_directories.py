@@ -95,10 +95,12 @@ def described(started: Started) -> dict[str, Any]:
     }
 
 
-def move(started: Started, path: Path, index: int) -> int:
+def move(started: Started, path: Path, index: int, *before: Path) -> int:
+    """Move a partition of `plain`; `before` are directories that the request names before the last one."""
     topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name="plain", partitions=[index])
-    there = AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=str(path), topics=[topic])
-    return started.ask(AlterReplicaLogDirsRequest(dirs=[there]), 2).results[0].partitions[0].error_code
+    dirs = [AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=str(each), topics=[topic]) for each in (*before, path)]
+    (result,) = started.ask(AlterReplicaLogDirsRequest(dirs=dirs), 2).results[0].partitions
+    return result.error_code
 
 
 def test_the_size_of_a_partition_is_that_of_its_segments(world: World, started: Started) -> None:
@@ -288,3 +290,9 @@ def test_a_directory_or_topic_that_is_not_there(started: Started) -> None:
     assert move(started, Path("/nowhere"), 0) == ErrorCode.LOG_DIR_NOT_FOUND
     assert move(started, OTHER, 7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert move(started, own.HOME, 0) == ErrorCode.NONE
+
+
+def test_of_several_directories_for_one_replica_the_last_counts(started: Started) -> None:
+    assert move(started, own.HOME, 0, Path("/nowhere")) == ErrorCode.NONE
+    assert move(started, Path("/nowhere"), 0, OTHER) == ErrorCode.LOG_DIR_NOT_FOUND
+    assert described(started)[str(OTHER)] == [(1, False)], "no move to the first has begun"

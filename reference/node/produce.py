@@ -174,9 +174,10 @@ def _append(
         if isinstance(verdict, Exception):
             raise verdict
         assert topic is not None, "a topic without a name has a refusal as its verdict"
-        partition = context.replicas.partition(topic, data.index)
-        if acks not in VALID_ACKS:  # after the verification of the transaction, of which Kafka keeps state
+        # After the verification of the transaction, of which Kafka keeps state, and before the question who leads.
+        if acks not in VALID_ACKS and context.image.partition(topic, data.index) is not None:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        partition = context.replicas.partition(topic, data.index)
         if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         if records is None or request.version < FIRST_PRODUCE_WITH_ZSTD:

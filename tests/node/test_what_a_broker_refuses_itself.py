@@ -129,3 +129,13 @@ def test_a_resource_that_is_named_twice_is_refused_before_its_broker_is_looked_a
     _, sentences = refusal_of(nodes, ["2", "", "3", "2", ""])
     twice, other = "Each resource must appear at most once.", "Unexpected broker id, expected 1, but received 3"
     assert sorted(sentences) == [*[twice] * 4, other]
+
+
+def test_invalid_acks_are_refused_by_a_broker_without_a_replica(nodes: ThreeNodes) -> None:
+    nodes.create("one", 1, factor=1)
+    asked = next(each for each in IDS if not nodes.led(each, "one"))
+    data = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch(b"a")))
+    topic = ProduceRequest.TopicProduceData(topic_id=nodes.nodes[asked].image.topics["one"].id, partition_data=[data])
+    answer: Any = nodes.call(asked, ProduceRequest(acks=2, timeout_ms=20_000, topic_data=[topic]))
+    (result,) = answer.responses[0].partition_responses
+    assert (result.error_code, result.current_leader.leader_id) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)

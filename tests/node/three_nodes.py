@@ -207,8 +207,8 @@ class ThreeNodes:
         self.run_until(lambda: self.answers)
         return decode_response(body.KEY, versions_of(body.KEY)[1], self.answers.pop()[1])[1]
 
-    def create(self, name: str, partitions: int) -> None:
-        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=3)
+    def create(self, name: str, partitions: int, factor: int = 3) -> None:
+        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor)
         self.call(IDS[0], CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
 
     def produce(self, id: NodeId, topic: str, indexes: list[int]) -> ProduceResponse:

@@ -16,6 +16,8 @@ T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
 
+BRACKETS: dict[type[Any], str] = {list: "[]", tuple: "()", set: "{}", frozenset: "{}"}
+
 
 def errors_in(answer: Message) -> list[int]:
     """All error codes in a response, at any depth."""
@@ -63,14 +65,27 @@ def error_name(code: int) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as text for a sentence: errors by name, bytes in hex, the rest as `repr`; cut after 200 characters."""
-    if isinstance(value, ErrorCode):
-        return error_name(value)
+    """A value as text for a sentence: errors and topics by name, bytes in hex, the rest as `repr`; cut after 200 characters."""
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(cast(Buffer, value))
         return f"{len(data)} bytes {data[:32].hex(' ')}"
-    text = repr(value)
+    text = _named(value)
     return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _named(value: Any) -> str:
+    """`repr`, with errors and topics by name, also within a collection."""
+    if isinstance(value, ErrorCode):
+        return error_name(value)
+    if isinstance(value, Topic):
+        return value.name or str(value.id)
+    kind = cast("type[Any]", type(value))  # no tuple with names of its own
+    if kind is dict:
+        return "{" + ", ".join(f"{_named(key)}: {_named(value[key])}" for key in value) + "}"
+    if kind in BRACKETS and value:
+        opening, closing = BRACKETS[kind]
+        return opening + ", ".join(map(_named, value)) + closing
+    return repr(value)
 
 
 def message_of(result: Any) -> str:

@@ -97,6 +97,16 @@ class Batch:
         """Whether the CRC-32C fits the bytes."""
         return crc32c(self.data[CRC_FROM:]) == self.crc
 
+    def expect_crc(self) -> None:
+        """Require that the CRC fits the bytes: FET-10 is about that. Errors: Failed."""
+        if not self.crc_holds:
+            computed = crc32c(self.data[CRC_FROM:])
+            failure = Failed(
+                f"the batch at offset {self.base_offset} has the CRC {self.crc:#x}, its bytes {computed:#x}"
+            )
+            failure.built_on = "FET-10"
+            raise failure
+
     @property
     def payload(self) -> bytes:
         """The records' bytes, uncompressed."""

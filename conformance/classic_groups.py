@@ -68,7 +68,7 @@ class Group:
         self.protocol_type = protocol_type
         self.numbers = itertools.count(1)
         self.address = broker.coordinator(self.name)
-        if broker.subject.profile.knows_unused_groups:
+        if broker.subject.profile.knows_unused_groups and broker.serves(LeaveGroupRequest):
             self.await_coordinator()
 
     @built_on("BAS-07")

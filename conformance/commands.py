@@ -391,7 +391,7 @@ def doctor(
             print_line(check.model_dump(mode="json"))
         else:
             colour = {"ok": "green", "missing": "yellow", "broken": "bold red"}[check.state]
-            console().print(Text.assemble((f"{check.state:<8}", colour), f"{check.name:<22}", (check.found, "dim")))
+            console().print(Text.assemble((f"{check.state:<8}", colour), f"{check.name:<21} ", (check.found, "dim")))
             if check.advice and check.name not in reported:
                 console().print(Text(f"        {check.advice}"))
     if not as_json:

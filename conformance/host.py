@@ -213,13 +213,7 @@ class Host:
     def _takes_connections(self) -> bool:
         """Whether a process listens at the first address: one that hangs still does, one that has ended does not."""
         assert self.subject is not None
-        try:
-            with socket.create_connection(self.subject.bootstrap[0], timeout=ANSWERS_WITHIN_S):
-                return True
-        except ConnectionRefusedError:
-            return False
-        except OSError:
-            return True
+        return listens(*self.subject.bootstrap[0])
 
     def lacking(self) -> str:
         """A description of nodes that have ended without a fault, on a target that the suite starts; empty where there are
@@ -235,12 +229,16 @@ class Host:
         target = self.subject.target
         found: list[str] = []
         for node in getattr(target, "nodes", ()):
-            if not hasattr(target, "running") or target.running(node.id):
+            if hasattr(target, "running") and not target.running(node.id):
+                status = target.exit_status(node.id)
+                found.append(f"node {node.id} ended" + (f" with exit status {status}" if status is not None else ""))
+            elif not listens(node.host, node.port):
+                found.append(f"node {node.id} takes no connections any more")
+            else:
                 continue
-            status = target.exit_status(node.id)
-            found.append(f"node {node.id} ended" + (f" with exit status {status}" if status is not None else ""))
             found += _last_lines(target, node.id)
-        return "\n".join(found) or "it does not answer ApiVersions any more; no node is known to have ended"
+        silent = "it takes connections, and does not answer ApiVersions any more"
+        return "\n".join(found) or (silent if self._takes_connections() else "it takes no connections any more")
 
     def revive(self) -> bool:
         """Restart the target by its hooks, by its owner, or by a fresh start. Returns whether it answers again."""
@@ -313,6 +311,17 @@ def _answers(broker: Broker) -> bool:
     return True
 
 
+def listens(host: str, port: int) -> bool:
+    """Whether a process listens at an address; only a refused connection says that none does."""
+    try:
+        with socket.create_connection((host, port), timeout=ANSWERS_WITHIN_S):
+            return True
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True
+
+
 def _last_lines(target: Any, node: int) -> list[str]:
     with suppress(Exception):
         for path in target.logs(node):
@@ -341,8 +350,8 @@ ALIKE = 0.75
 
 
 def guess_kafka_version(api_versions: dict[int, tuple[int, int]]) -> tuple[str, bool]:
-    """The release with the most equal version ranges, the newest of several; and whether the target only resembles it, as
-    brokers that are not Apache Kafka do."""
+    """The release with the most equal version ranges, of several the one with the nearest highest versions; and whether the
+    target only resembles it, as brokers that are not Apache Kafka do."""
     releases = sorted({release for api in APIS.values() for release in api.releases}, key=version_key)
 
     def likeness(release: str) -> int:
@@ -350,6 +359,13 @@ def guess_kafka_version(api_versions: dict[int, tuple[int, int]]) -> tuple[str, 
             api_versions.get(key) == api.releases[release][:2] for key, api in APIS.items() if release in api.releases
         )
 
-    best = max(reversed(releases), key=likeness)
+    def distance(release: str) -> int:
+        return sum(
+            abs(api_versions[key][1] - api.releases[release][1])
+            for key, api in APIS.items()
+            if release in api.releases and key in api_versions
+        )
+
+    best = max(reversed(releases), key=lambda release: (likeness(release), -distance(release)))
     own = {key for key, api in APIS.items() if best in api.releases and "broker" in api.releases[best][3]}
     return best, likeness(best) < ALIKE * len(own | api_versions.keys() & APIS.keys())

@@ -79,8 +79,9 @@ def refused_by_epoch(id: str) -> Generator[None]:
 
 
 @contextmanager
-def of_all_aborted(id: str) -> Generator[None]:
-    """Attribute a failure within the block to this requirement: TXV-02 is about the aborted transactions that Fetch lists."""
+def about(id: str) -> Generator[None]:
+    """Attribute every failure within the block to this requirement: TXV-02 is about the aborted transactions that Fetch lists,
+    ACK-12 about codecs."""
     try:
         yield
     except Failed as failure:

@@ -30,6 +30,13 @@ def no_topics() -> MetadataRequest:
     return MetadataRequest(topics=[], allow_auto_topic_creation=True)
 
 
+def about_one_topic(broker: Broker) -> MetadataRequest:
+    """A request with an answer that other topics do not change: some brokers list all for none, also those of illegal names."""
+    name = broker.unused_name()
+    broker.subject.topics.append(name)  # some make it
+    return MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+
+
 def expect_rejected(broker: Broker, data: bytes, what: str) -> None:
     """Expect that the broker closes the connection on which these bytes are sent, without a response, and serves others.
 
@@ -54,9 +61,9 @@ def expect_rejected(broker: Broker, data: bytes, what: str) -> None:
     accepted="the response ends where its size says, and bears correlation ids 0, 1, -1, 2147483647, -2147483648",
 )
 def correlation_id_returns(broker: Broker) -> None:
-    connection = broker.connect()
+    request, connection = about_one_topic(broker), broker.connect()
     for correlation_id in (0, 1, -1, 2147483647, -2147483648):
-        connection.send(no_topics(), broker.version_for(MetadataRequest), correlation_id=correlation_id)
+        connection.send(request, broker.version_for(MetadataRequest), correlation_id=correlation_id)
         connection.receive()  # refuses another correlation id, missing bytes and bytes after the end
         broker.saw(f"correlation id {correlation_id} came back")
     broker.expect(connection.is_silent(0.1), "nothing follows the last response")
@@ -72,9 +79,9 @@ def correlation_id_returns(broker: Broker) -> None:
 def pipelined_in_order(broker: Broker) -> None:
     fetch = fetch_request({(broker.topic(), 0): 0}, max_wait_ms=300)
     version = broker.version_for(fetch)
-    connection = broker.connect()
+    request, connection = about_one_topic(broker), broker.connect()
     for number in range(20):
-        connection.send(*((fetch, version) if number == 5 else (no_topics(), broker.version_for(MetadataRequest))))
+        connection.send(*((fetch, version) if number == 5 else (request, broker.version_for(MetadataRequest))))
     for _ in range(20):
         connection.receive()  # refuses an answer that bears another request's correlation id
     broker.saw("20 answers came in the order of their requests")
@@ -88,10 +95,10 @@ def pipelined_in_order(broker: Broker) -> None:
     accepted="an answer to a request sent byte by byte, and to one cut in the middle of its size field",
 )
 def request_in_pieces(broker: Broker) -> None:
-    connection = broker.connect()
+    request, connection = about_one_topic(broker), broker.connect()
     version = broker.version_for(MetadataRequest)
     for pieces in (1, 2, 3):
-        data = connection.encode(no_topics(), version)
+        data = connection.encode(request, version)
         connection.send_bytes(data, api_key=METADATA, version=version, awaited=True, pieces=pieces)
         connection.receive()
         broker.saw(f"a request in segments of {pieces} bytes was answered")
@@ -227,11 +234,11 @@ def unknown_tagged_fields(broker: Broker) -> None:
     accepted="an answer, in a flexible version and in one that is not; the same for an empty client id",
 )
 def null_client_id(broker: Broker) -> None:
-    connection = broker.connect()
+    request, connection = about_one_topic(broker), broker.connect()
     for version in {broker.versions_of(MetadataRequest)[0], broker.version_for(MetadataRequest)}:
-        connection.call(no_topics(), version, client_id=None)
+        connection.call(request, version, client_id=None)
         broker.saw(f"Metadata v{version} with a null client id was answered")
-    broker.connect(client_id="").call(no_topics(), broker.version_for(MetadataRequest))
+    broker.connect(client_id="").call(request, broker.version_for(MetadataRequest))
     broker.saw("an empty client id was answered")
 
 

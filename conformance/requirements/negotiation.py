@@ -22,6 +22,7 @@ LOWEST_JOIN_GROUP_OF_4_0_0 = 2
 """The lowest version of JoinGroup in Kafka 4.0.0. 4.0.1 and 4.1.0 serve v0 and v1 again, because librdkafka needs them
 (KAFKA-19444)."""
 
+NEXT_WITHIN_S = 5.0
 UNKNOWN_EPOCH = -1
 QUOTA_WINDOW_MS = 1_000
 """The longest throttle time of a request quota (quota.window.size.seconds)."""
@@ -145,7 +146,8 @@ def sane_ranges(broker: Broker) -> None:
     source="KIP-35; message schemas",
     sentence="Every advertised version of every API is really served: a minimal valid request gets an answer in that "
     "version's layout, and where it names things that exist, no error.",
-    accepted="an answer that is read to its last byte; no UNKNOWN_SERVER_ERROR(-1) in it",
+    accepted="an answer that is read to its last byte; no UNKNOWN_SERVER_ERROR(-1) in it; ApiVersions is answered after it on "
+    "the same connection, for the request was read to its last byte, too",
     tolerated="UNSUPPORTED_VERSION(35) in the answer: so a feature says that it is switched off",
     deadline_s=180,
 )
@@ -154,6 +156,7 @@ def every_version_is_served(broker: Broker) -> None:
     broker.entrance = broker.leader(topic)
     if InitProducerIdRequest.KEY in broker.subject.api_versions:
         broker.producer_id()  # wait for the first producer id: a broker fetches them in blocks
+        broker.hang_up([broker.entrance])
     asked: list[tuple[str, int, int]] = []
     for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
         if key in APIS:
@@ -171,6 +174,10 @@ def every_version_is_served(broker: Broker) -> None:
                 broker.skip("a version that this suite does not know")
             answer = broker.call(minimal_request(broker, APIS[key].name, version, topic), version)
             errors = {code for code in errors_in(answer) if code}
+            try:
+                broker.call(ApiVersionsRequest(), 0, timeout_s=NEXT_WITHIN_S)
+            except Misbehaved as failure:
+                broker.fail(f"answered, and the next request on its connection is not: {failure}")
             bad = errors if APIS[key].name in CORE else errors & {ErrorCode.UNKNOWN_SERVER_ERROR}
             broker.expect(not bad, f"answered{' with ' + ', '.join(map(error_name, errors)) if errors else ''}")
             if ErrorCode.UNSUPPORTED_VERSION in errors:

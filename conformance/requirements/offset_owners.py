@@ -166,14 +166,14 @@ def commits_while_rebalancing(broker: Broker) -> None:
     source="KIP-62; ClassicGroup.validateOffsetCommit; documentation, consumer configs",
     sentence="A group of another protocol type than `consumer` commits and fetches like one of consumers, as Connect's sinks "
     "and Streams do with their own.",
-    accepted="a member of the type connect commits in its generation, not in another one; its offset is reported",
+    accepted="a member of the type connect commits in its generation, not in the one before; its offset is reported",
     tolerated="REBALANCE_IN_PROGRESS(27) for another generation: clients join again on either",
 )
 def offsets_of_other_types(broker: Broker) -> None:
     topic = broker.topic()
     group = Group(broker, protocol_type="connect")
     (member,) = group.stable(1, protocols={"sessioned": b"\x01\x02"})
-    for shift, error in ((0, ErrorCode.NONE), (1, ErrorCode.ILLEGAL_GENERATION)):
+    for shift, error in ((0, ErrorCode.NONE), (-1, ErrorCode.ILLEGAL_GENERATION)):
         code = commit_one(
             broker, group.name, topic, 8 + shift, generation=member.generation + shift, member_id=member.id
         )

@@ -11,7 +11,7 @@ from conformance.batches import values
 from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.spent_epochs import raise_epoch
-from conformance.steps import built_on, of_all_aborted
+from conformance.steps import about, built_on
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
     CLASSIC,
@@ -222,7 +222,7 @@ def taking_over(broker: Broker) -> None:
         aborted: list[FetchResponse.AbortedTransaction]
         aborted = broker.fetch(topic, 0, isolation=READ_COMMITTED).aborted_transactions or []
         listed = [(one.producer_id, one.first_offset) for one in aborted]
-        with of_all_aborted("TXV-02"):
+        with about("TXV-02"):
             broker.expect_equal("the aborted transactions", listed, [(old.id, 0)])
         new.write(topic, b"next")
         new.finish(committed=True)

@@ -52,6 +52,22 @@ def test_one_that_takes_no_connections_does_not_hang(
     assert not opened(bird, tmp_path, runs=True).answers()
 
 
+def test_how_it_ended_where_its_process_is_not_known(bird: Parrot, tmp_path: Path) -> None:
+    """As that of an adapter: a node that takes no connections any more has ended, with the last lines of its log."""
+    (tmp_path / "broker.log").write_text("terminate called\n")
+    (host_, port) = addresses(bird.bootstrap)[0]
+    found = opened(bird, tmp_path, runs=True)
+    assert found.subject is not None
+    node = SimpleNamespace(id=1, host=host_, port=port)
+    target = SimpleNamespace(nodes=[node], running=lambda _: True, logs=lambda _: [tmp_path / "broker.log"])
+    found.subject.target = target
+    assert found.how_it_ended() == "it takes connections, and does not answer ApiVersions any more"
+    bird.refuse()
+    assert found.how_it_ended().splitlines() == [
+        "node 1 takes no connections any more", "broker.log ends:", "terminate called"
+    ]  # fmt: skip
+
+
 def test_one_that_ends_at_the_first_questions_and_does_not_start_again(tmp_path: Path) -> None:
     """As on a full disk: the run reports it, and does not break off."""
     bird = Parrot()

@@ -220,6 +220,11 @@ def test_the_version_is_found_out_from_what_is_advertised() -> None:
         assert guess_kafka_version(dict.fromkeys(ranges, (0, 0)))[1]
 
 
+def test_one_that_has_no_range_of_a_release_is_taken_for_the_nearest() -> None:
+    """strikemq was taken for the newest release, and serves what Kafka served in 2017."""
+    assert guess_kafka_version({0: (0, 5), 1: (0, 4), 3: (0, 0), 18: (0, 3)}) == ("3.9.2", True)
+
+
 def test_what_no_report_could_hold_is_escaped() -> None:
     """Texts of answers may have bytes that are no UTF-8; the codec keeps them as surrogates."""
 

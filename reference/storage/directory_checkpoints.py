@@ -126,6 +126,8 @@ class DirectoryCheckpoints:
             self._written = dict(checksums)
         write_offsets(self._disk, self._folder / RECOVERY_POINTS, self.recovery_points)
         write_offsets(self._disk, self._folder / LOG_START_OFFSETS, self.log_starts)
+        if self.has_stale_lines:
+            write_offsets(self._disk, self._folder / HIGH_WATERMARKS, self.high_watermarks)
         self.has_stale_lines = False
 
     def write_high_watermarks(self, changed: Mapping[TopicPartition, Offset]) -> None:

@@ -201,6 +201,16 @@ def test_a_log_whose_deletion_the_disk_refuses_is_deleted_later(disk: SimulatedD
     assert first.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 0
 
 
+def test_a_kill_gives_a_new_topic_no_high_watermark_of_a_deleted_one(disk: SimulatedDisk) -> None:
+    """It would be above what is committed; the next checkpoint of high watermarks comes seconds later."""
+    first = manager(disk)
+    append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
+    first.checkpoint_high_watermarks({("a", 0): Offset(5)})
+    first.delete(("a", 0), NOW)
+    append(first.get_or_create("a", 0, B, CONFIG, NOW), 5)
+    assert manager(disk).high_watermark(("a", 0)) == 0
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_the_checkpoints_of_a_deleted_log_are_removed_with_it(disk: SimulatedDisk, is_clean: bool) -> None:
     """Also if nothing else in the checkpoints has changed."""

@@ -121,6 +121,10 @@ KNOWN_BUGS = (
         since="4.0", mended=("4.2",), shows="FENCED_MEMBER_EPOCH(110)",
     ),
     KnownBug(
+        ("CGH-43",), "KAFKA-20601", "a static member that comes back into a full group is taken for a new one",
+        since="4.0", mended=("4.4",), shows="GROUP_MAX_SIZE_REACHED(81) instead of NONE(0)",
+    ),
+    KnownBug(
         ("TXN-05", "TXN-23"), "KAFKA-19367", "an abort by the coordinator raises the epoch twice: its producer is fenced",
         since="4.0", mended=("4.0.1", "4.1"), shows="InitProducerId was answered with PRODUCER_FENCED(90)",
     ),
@@ -140,8 +144,8 @@ KNOWN_BUGS = (
 """The bugs that runs of the suite have found. At each boundary both releases were run, except for KAFKA-6324, which is rare,
 and for the start of KAFKA-13091, the release that introduced AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and 1.1.0, 1.1.0 and
 1.1.1, 2.4.0 and 2.4.1, 2.5.0 and 2.5.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 2.8.0 and 2.8.2, 3.0.2 and 3.1.2,
-3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 3.7.0 and 3.9.2, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0. SEC-44's bug begins here
-with the first release on which SEC-44 can be judged; SCRAM in KRaft is older."""
+3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 3.7.0 and 3.9.2, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0, 4.3.1 and 4.4.0. SEC-44's
+bug begins here with the first release on which SEC-44 can be judged; SCRAM in KRaft is older."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:

@@ -23,6 +23,7 @@ from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import SINCE
 from conformance.requirements.group_joins import MAX_SIZE, SMALL_GROUPS
 from conformance.requirements.group_survival import group_at
+from linearizability.client.group_member import LEAVING_FOR_A_WHILE
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -145,6 +146,42 @@ def largest_size(broker: Broker) -> None:
     other.leave()
     third.join()
     settle(one, third, topics=[topic])
+
+
+@requirement(
+    "CGH-43",
+    notices="client: a static member that is restarted is refused, until the session of its former process is over",
+    source="KIP-848, KIP-345; group.consumer.max.size; KAFKA-20601",
+    sentence="A static member that left for a while comes back into its group, though that has group.consumer.max.size members: "
+    "it takes no new place.",
+    accepted="NONE(0) and the same partitions for who joins with its instance id; GROUP_MAX_SIZE_REACHED(81) for a third member "
+    "meanwhile and afterwards",
+    since=SINCE,
+    apis=HEARTBEAT,
+    configs=SMALL_GROUPS,
+    alone=True,
+    deadline_s=60,
+    requires=("CGH-11", "CGH-30"),
+)
+def back_into_a_full_group(broker: Broker) -> None:
+    topic = broker.topic(4)
+    group = unused_group(broker)
+    members = [Consumer(broker, group, [topic], instance_id=str(number)) for number in range(MAX_SIZE)]
+    for member in members:
+        member.join()
+    settle(*members, topics=[topic])
+    leaver = members.pop()
+    held = set(leaver.assigned)
+    leaver.leave(LEAVING_FOR_A_WHILE)
+    third = Consumer(broker, group, [topic], instance_id="third")
+    broker.expect_error(third.ask().error_code, ErrorCode.GROUP_MAX_SIZE_REACHED, what="a third member meanwhile")
+    back = Consumer(broker, group, [topic], instance_id=leaver.instance_id)
+    answer = back.ask()
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what="joining again with the instance id")
+    back.learn(answer, owned=set())
+    settle(*members, back, topics=[topic])
+    broker.expect_equal("the partitions of the member that came back", back.assigned, held)
+    broker.expect_error(third.ask().error_code, ErrorCode.GROUP_MAX_SIZE_REACHED, what="a third member afterwards")
 
 
 @requirement(

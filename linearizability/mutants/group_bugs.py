@@ -189,3 +189,14 @@ def revoked_partitions_given_at_once(original: Any, owned: Any, revoked: Any) ->
 )
 def held_partitions_called_free(original: Any, member: Any, target: Any, owned: Any, subscription_changed: bool) -> Any:
     return original(member, replace(target, is_free=lambda partition: True), owned, subscription_changed)
+
+
+@mutant(
+    "reference.coordinator.consumer_groups:ConsumerGroups.check_room",
+    "KIP-848: a static member that comes back into a full group is refused, as in Apache Kafka before 4.4 (KAFKA-20601).",
+    caught_by=("CGH-43",),
+)
+def returning_member_needs_a_place(
+    original: Any, groups: Any, group: Any, member_id: str, instance_id: str | None
+) -> None:
+    original(groups, group, member_id, None)

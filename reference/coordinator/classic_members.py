@@ -93,7 +93,7 @@ class ClassicMembers:
         """Errors: KafkaError INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED."""
         if not self._consumer.settings_of(group.id).may_mix:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        self._consumer.check_room(group, request.member_id)
+        self._consumer.check_room(group, request.member_id, request.group_instance_id)
         known = [{name for name, _ in each.classic.protocols} for each in group.members.values() if each.classic]
         is_common = any(all(name in each for each in known) for name in names)
         if request.protocol_type != CONSUMER or not is_common:

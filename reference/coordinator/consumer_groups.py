@@ -86,7 +86,7 @@ class ConsumerGroups:
         if request.member_epoch in (LEAVING, LEAVING_STATIC):
             return self.leave_group(request, now)
         group, written = self._group(request)
-        self.check_room(group, request.member_id)
+        self.check_room(group, request.member_id, request.instance_id)
         settings = self.settings_of(group.id)
         steps: Steps | None = [] if self._tracing is not None else None
         beat = Heartbeat(group, self.topics, self.hashes, settings, now, written, steps=steps)
@@ -156,10 +156,14 @@ class ConsumerGroups:
             return upgrade(group, self.topics, self.hashes, self.settings_of(group.id))
         return ConsumerGroup(request.group_id), group.tombstones() if group is not None else []
 
-    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
-        """Errors: KafkaError GROUP_MAX_SIZE_REACHED."""
+    def check_room(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+        """Errors: KafkaError GROUP_MAX_SIZE_REACHED, but not for a static member that comes back (CGH-43).
+
+        Apache Kafka before 4.4 refuses that too, until the session of the member's former process is over (KAFKA-20601).
+        """
         max_size = self.settings_of(group.id).max_size
-        if len(group.members) >= max_size and member_id not in group.members:
+        is_known = member_id in group.members or (instance_id is not None and instance_id in group.static_members)
+        if len(group.members) >= max_size and not is_known:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"The consumer group has reached its maximum capacity of {max_size} members.",

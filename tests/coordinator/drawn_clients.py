@@ -7,8 +7,14 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from linearizability.client.group_member import ClassicMember, decode_assignment
+from reference.coordinator.consumer_group import ConsumerGroup
+from reference.coordinator.group import Group
 from reference.protocol.codec import encode
+from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from reference.protocol.messages.join_group import JoinGroupRequest
+from reference.protocol.primitives import GroupId
+from reference.protocol.schema import Message
 from tests.coordinator.our_groups import Row
 
 JOINS = 0
@@ -49,6 +55,22 @@ def part_of(topics: Mapping[str, int], at: int, of: int) -> bytes:
 def readable(assignment: bytes) -> list[tuple[str, int]]:
     """The partitions of an assignment; none of one that tests made unreadable."""
     return decode_assignment(assignment) if len(assignment) > 2 else []
+
+
+def comes_back_to_full(groups: Mapping[GroupId, Group], request: Message, max_size: int) -> bool:
+    """Whether a static member comes back, under another member id, into a consumer group without a free place: Kafka 4.3.1
+    refuses it (KAFKA-20601)."""
+    match request:
+        case JoinGroupRequest(member_id=id, group_instance_id=instance_id):
+            pass
+        case ConsumerGroupHeartbeatRequest(member_id=id, instance_id=instance_id):
+            pass
+        case _:
+            return False
+    group = groups.get(request.group_id)
+    if not isinstance(group, ConsumerGroup) or id in group.members:
+        return False
+    return len(group.members) >= max_size and instance_id in group.static_members
 
 
 def compacted(log: list[Row]) -> list[Row]:

@@ -37,7 +37,7 @@ from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.schema import Message
-from tests.coordinator.drawn_clients import JOINS, Classic, Consumer, compacted, part_of, readable
+from tests.coordinator.drawn_clients import JOINS, Classic, Consumer, comes_back_to_full, compacted, part_of, readable
 from tests.coordinator.our_groups import ASSIGNORS, CONSUMER_SETTINGS
 from tests.coordinator.paired_groups import CONFIG, GROUPS, REFUSALS, Difference, Kafka, PairedGroups, Step
 
@@ -143,7 +143,8 @@ class DrawnGroups:
         return not leaves and not makes and not getattr(group, "pattern_users", None)
 
     def _ask(self, request: Message, versions: tuple[int, ...], client: Classic | Consumer | None = None) -> None:
-        self._make(Step("request", request, self.chance.choice(versions)), client)
+        if not comes_back_to_full(self.pair.ours.shard.groups, request, CONFIG["group.consumer.max.size"]):
+            self._make(Step("request", request, self.chance.choice(versions)), client)
 
     def _take(self, client: Classic | Consumer | None, answer: Message) -> None:
         code = getattr(answer, "error_code", 0)

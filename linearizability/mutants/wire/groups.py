@@ -176,11 +176,11 @@ LIES = [
     Lie("epoch-unfenced", CONSUMER, "FENCED_MEMBER_EPOCH is reported as no error", "CGH-08 CGH-22", answer=errors(E.FENCED_MEMBER_EPOCH, 0)),
     Lie("epoch-is-unknown-member", CONSUMER, "FENCED_MEMBER_EPOCH is reported as UNKNOWN_MEMBER_ID", "CGH-08", answer=errors(E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID)),
     Lie("leave-not-confirmed", CONSUMER, "who leaves receives another epoch", "CGH-42", answer=asks(lambda r: r.member_epoch == -1, put("member_epoch", 1))),
-    Lie("static-leave-is-leave", CONSUMER, "who leaves for a while has left", "CGH-11 CGH-03", ask=put("member_epoch", {-2: -1})),
+    Lie("static-leave-is-leave", CONSUMER, "who leaves for a while has left", "CGH-11 CGH-03 CGH-43", ask=put("member_epoch", {-2: -1})),
     Lie("instance-taken-over", CONSUMER, "UNRELEASED_INSTANCE_ID is reported as FENCED_INSTANCE_ID", "CGH-12", answer=errors(E.UNRELEASED_INSTANCE_ID, E.FENCED_INSTANCE_ID)),
     Lie("regex-unchecked", CONSUMER, "INVALID_REGULAR_EXPRESSION is reported as no error", "CGH-16", answer=errors(E.INVALID_REGULAR_EXPRESSION, 0)),
     Lie("regex-ignored", CONSUMER, "regular expressions are not looked at", "CGH-24 CGH-16", ask=put("subscribed_topic_regex", lambda text: text and "nothing-.*"), versions="1+"),
-    Lie("consumer-group-full", CONSUMER, "GROUP_MAX_SIZE_REACHED is reported as UNKNOWN_SERVER_ERROR", "CGH-30", answer=errors(E.GROUP_MAX_SIZE_REACHED, E.UNKNOWN_SERVER_ERROR)),
+    Lie("consumer-group-full", CONSUMER, "GROUP_MAX_SIZE_REACHED is reported as UNKNOWN_SERVER_ERROR", "CGH-30 CGH-43", answer=errors(E.GROUP_MAX_SIZE_REACHED, E.UNKNOWN_SERVER_ERROR)),
 
     Lie("group-epoch-plus-one", REPORT, "the group epoch is one too high", "CGH-20", answer=of_group("group_epoch", lambda epoch: epoch + 1)),
     Lie("consumer-state-other", REPORT, "a stable group is reported as reconciling", "CGH-20", answer=of_group("group_state", {"Stable": "Reconciling"})),

@@ -47,6 +47,20 @@ def test_a_sound_log_agrees():
     compare(open_log())
 
 
+def test_a_transaction_may_have_begun_below_the_start_of_the_log():
+    log = open_log()
+    for sequence in (0, 1):
+        append_as(log, FIRST, sequence, transactional=True)
+    end_transaction(log, FIRST, commit=False)
+    log.advance_log_start_offset(Offset(1))
+    compare(log)
+    log._segments[0].transaction_index.entries[0] = (
+        log._segments[0].transaction_index.entries[0]._replace(last_offset=Offset(1))
+    )
+    with pytest.raises(Violation, match="transactions-disagree"):
+        compare(log)
+
+
 def _epoch_forgotten(log: Log) -> None:
     log._epochs.entries = log._epochs.entries[:1]
 

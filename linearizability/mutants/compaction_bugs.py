@@ -53,6 +53,8 @@ def offsets_renumbered(original: Any, kept: Any, batch: Any, data: bytes, rows: 
     "The marker of an aborted transaction goes while its records stay: they are read as if they had been committed.",
     caught_by=("CMP-08",),
     machine=LOGS,
+    fuzz=True,
+    workload="copy",
 )
 def aborted_records_revived(original: Any, transactions: Any, batch: Any) -> bool:
     is_useless = original(transactions, batch)

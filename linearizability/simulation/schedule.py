@@ -310,7 +310,8 @@ class Schedule(Value):
     properties: dict[str, str] = {}
     topics: tuple[Topic, ...] = (Topic(name="orders"),)
     compacted: tuple[Topic, ...] = ()
-    """Topics of updaters, with one partition each: what compaction leaves of them is judged by key, not as a history."""
+    """Topics of updaters, with one partition each, whose remains are judged by key, not as a history; and topics of coordinators,
+    whose state must be what is left of their records."""
     clients: tuple[Client, ...] = ()
     faults: tuple[Fault, ...] = ()
     coordination: Literal["kraft", "zookeeper", "changing-voters"] = "kraft"
@@ -352,7 +353,9 @@ class Schedule(Value):
         names = [topic.name for topic in self.compacted]
         written = [client.topic for client in self.clients if isinstance(client, Updater)]
         if len({*written}) < len(written) or {*written} - {*names} or {*names} & {topic.name for topic in self.topics}:
-            raise ValueError(f"each of the compacted topics {names} has one updater and no other use, not {written}")
+            raise ValueError(
+                f"each of the compacted topics {names} has one updater at most and no other use, not {written}"
+            )
         return self
 
     @model_validator(mode="after")

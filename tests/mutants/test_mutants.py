@@ -4,6 +4,7 @@ import importlib
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -87,9 +88,15 @@ def test_fuzzing_finds(name: str):
 
 
 @pytest.mark.sampled(days=3)
-def test_a_removed_leader_that_never_stands_is_found_by_the_first_run_that_shows_it():
-    name = "removed-leader-never-stands"
-    schedule = draw(107, name, 3, coordination="changing-voters")
+@pytest.mark.parametrize(
+    ("name", "seed", "drawn"),
+    [
+        ("removed-leader-never-stands", 107, {"nodes": 3, "coordination": "changing-voters"}),
+        ("aborted-records-revived", 93, {"workload": "copy"}),
+    ],
+)
+def test_a_rare_bug_is_found_by_the_first_run_that_shows_it(name: str, seed: int, drawn: dict[str, Any]):
+    schedule = draw(seed, name, **drawn)
     found, _ = run_planted(schedule)
     assert found.verdict == "invalid" and MUTANTS[name].is_found_by(found.rule), found.text
     clean, _ = run_schedule(schedule)

@@ -345,6 +345,15 @@ def high_watermark_restored_wrongly(original: Any, partition: Any, checkpoint: i
 
 
 @mutant(
+    "reference.storage.log:Log.take_epochs",
+    "A leader that has appended nothing and moves to another log directory forgets its leader epoch (KAFKA-20961).",
+    fuzz=True, nodes=3, breaks=("own-epoch-forgotten",),
+)  # fmt: skip
+def idle_epoch_left_behind(original: Any, log: Any, former: Any) -> None:
+    return None
+
+
+@mutant(
     "reference.node.node:Node.has_caught_up",
     "A broker serves by the metadata of its earlier incarnation, before it has replayed what came after.",
     fuzz=True, nodes=3, in_history=True,

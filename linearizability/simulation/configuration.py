@@ -98,4 +98,6 @@ def properties_of(schedule: Schedule, number: int) -> dict[str, str]:
             "transaction.state.log.replication.factor": str(schedule.replication_factor),
             "transaction.state.log.min.isr": "2",
         }
+    if schedule.small_portions:
+        own["controller.quorum.fetch.max.bytes"] = "1"
     return PROPERTIES | own | schedule.properties

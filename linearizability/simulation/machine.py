@@ -17,7 +17,7 @@ from linearizability.simulation.invariants import Watch
 from linearizability.simulation.log_agreement import CUTS, EVENTS, SAMPLED, require_agreement
 from linearizability.simulation.network import Addresses, Network, SimulatedConnection
 from linearizability.simulation.process import STOP_WITHIN_MS, Process, where
-from linearizability.simulation.replica_agreement import require_followed
+from linearizability.simulation.replica_agreement import ReplicaAgreement
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
 from linearizability.simulation.survival import Survival
@@ -111,8 +111,7 @@ class Machine:
         self._to_compare: dict[str, bool] = {}
         """Replicas whose logs are to be compared with what they keep beside their batches, and whether they were cut."""
         self._changes = self._coordinated = 0
-        self._image_end = -1
-        """Of the image with which the replicas were compared last."""
+        self._replicas = ReplicaAgreement(self.name, follows_image=zookeeper is None)
         self._judged: Node | None = None
         """The node whose checkpoints are judged: the last that has started."""
         self._lost_directory = False
@@ -176,7 +175,7 @@ class Machine:
         self._starts_again = False
         self.incarnations += 1
         self._clock = self._new_clock()
-        self._image_end = -1
+        self._replicas.begin_process()
         self._judged = None
         node = self._new_node()
         if node is None:
@@ -430,9 +429,7 @@ class Machine:
                 for partition in changed:
                     self._checker.on_change(self.number, partition)
                 self._checker.on_step(self.number, node)
-            if node.image.end_offset != self._image_end and self._zookeeper is None:
-                self._image_end = node.image.end_offset
-                require_followed(self.name, node)
+            self._replicas.look_at(node, self.disk.now)
             if self._survival:
                 self._survival.compare(node)
             self._changes += len(changed)

@@ -12,11 +12,12 @@ from types import ModuleType
 
 from reference.controller import elections, metadata_log
 from reference.coordinator import group_shard
-from reference.node import coordination, directory_assignments, replicas
+from reference.node import active_controller, coordination, directory_assignments, replicas
 from reference.storage import cleaner, cleaning, copying, making_durable, segment, upkeep_turns
 from reference.zookeeper import writes
 
 SMALL: tuple[tuple[ModuleType, str, int], ...] = (
+    (active_controller, "RECORDS_IN_A_PART", 1),
     (coordination, "LOAD_BYTES", 2_000),
     (directory_assignments, "MOST_PARTITIONS", 1),
     (replicas, "TAKE_UPS_A_STEP", 1),

@@ -64,6 +64,8 @@ from reference.replication.partition import Trace
 
 FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH = 3
 FIRST_DESCRIBE_WITH_NODES = 2
+RECORDS_IN_A_PART = MAX_RECORDS_IN_BATCH
+"""Records in a batch of a decision that may take effect in parts."""
 
 
 VOTER_CHANGES = frozenset({AddRaftVoterRequest.KEY, RemoveRaftVoterRequest.KEY})
@@ -273,10 +275,10 @@ class ActiveController:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION, f"the operation needs more than {MAX_RECORDS_IN_BATCH} records"
             )
-        self._append_batches(records, now)
+        self._append_batches(records, now, is_atomic=True)
 
-    def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:
-        """Append the records of a decision about many partitions, in as many batches as they need.
+    def _append_batches(self, records: Sequence[Message], now: TimestampMs, *, is_atomic: bool = False) -> None:
+        """Append the records of a decision about many partitions, in as many batches as they need; `is_atomic`: in as few.
 
         If the controller fails between two batches, the first is kept: a later decision does the rest, as in Kafka
         (`QuorumController.appendRecords`, results that are not atomic).
@@ -284,14 +286,15 @@ class ActiveController:
         """
         if not records:
             return
-        for at in range(0, len(records), MAX_RECORDS_IN_BATCH):
-            self._quorum.append(records[at : at + MAX_RECORDS_IN_BATCH], now, self.image.metadata_level)
+        most = MAX_RECORDS_IN_BATCH if is_atomic else RECORDS_IN_A_PART
+        for at in range(0, len(records), most):
+            self._quorum.append(records[at : at + most], now, self.image.metadata_level)
         if self._tracing is not None:
             self._tracing.trace_step(records, self._quorum.epoch, self._quorum.log_end_offset)
         self.appended(now)
 
-    def _made(self, decision: Decision[Any], now: TimestampMs) -> Any:
-        self._append_batches(decision.records, now)
+    def _made(self, decision: Decision[Any], now: TimestampMs, *, is_atomic: bool = False) -> Any:
+        self._append_batches(decision.records, now, is_atomic=is_atomic)
         return decision.response
 
     def register_broker(self, version: int, body: BrokerRegistrationRequest, now: TimestampMs) -> Message:
@@ -305,7 +308,7 @@ class ActiveController:
             has_session=self._has_session(body, now),
             knows_previous_epoch=version >= FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH,
         )
-        return self._made(decision, now)
+        return self._made(decision, now, is_atomic=True)
 
     def register_controller(self, version: int, body: ControllerRegistrationRequest, now: TimestampMs) -> Message:
         return self._made(register_controller(self.image, body), now)
@@ -337,7 +340,7 @@ class ActiveController:
     def alter_partition_reassignments(
         self, version: int, body: AlterPartitionReassignmentsRequest, now: TimestampMs
     ) -> Message:
-        return self._made(alter_partition_reassignments(self.image, self.configuration, body), now)
+        return self._made(alter_partition_reassignments(self.image, self.configuration, body), now, is_atomic=True)
 
     def list_partition_reassignments(
         self, version: int, body: ListPartitionReassignmentsRequest, now: TimestampMs
@@ -371,7 +374,7 @@ class ActiveController:
                 quorum.raise_kraft_version(level, now, validate_only=body.validate_only)
             except KafkaError as error:
                 return refused(error)
-        return self._made(decision, now)
+        return self._made(decision, now, is_atomic=True)
 
     # ---- by itself
 

@@ -8,9 +8,7 @@ A node is a broker, a controller, or both (process.roles). Each has a replica of
 records make one image (`replay`) that all parts use. As a broker it registers (`membership`), creates its replicas
 (`replicas`) and replicates them (`replication`). As a voter it may become the active controller (`controller`). The
 `reception` gets requests, and the `channel` passes those for the active controller to it. This module only connects the parts:
-no part and no handler uses it.
-
-Frames are not copied: a handler copies every part of a frame that it keeps.
+no part and no handler uses it. Frames are not copied: a handler copies every part of a frame that it keeps.
 """
 
 from __future__ import annotations
@@ -455,7 +453,8 @@ class Node:
             if self.has_caught_up and self._has_replicas:
                 self.replicas.reconcile(now, None if changes.all_partitions else changes.partitions)
                 self.groups.topics_changed(changes, now)
-                self.purgatories.wake_all(self.replicas.advanced(now) if changes.brokers else (), now)
+                if changes.brokers:
+                    self.purgatories.brokers_changed(self.replicas.advanced(now), now)
 
     @property
     def has_caught_up(self) -> bool:

@@ -198,6 +198,11 @@ class Purgatory(Generic[P]):
                 if not waiting.done and not waiting.is_looking and (has_records or waiting.parked.awaits_commits):
                     self._look(waiting, key, now)
 
+    def wake_all(self, now: TimestampMs) -> None:
+        """Try every request."""
+        for key in [*self._by_key]:
+            self.wake(key, now)
+
     def _look(self, waiting: _Waiting[P], key: Key, now: TimestampMs) -> None:
         waiting.is_looking = True
         if waiting.parked.try_complete(now, key):
@@ -252,10 +257,14 @@ class Purgatories:
         self.wake_fetches(partition.key, now)
         self.produces.wake(partition.key, now)
 
-    def wake_all(self, partitions: Iterable[Partition], now: TimestampMs) -> None:
-        """Try the delayed requests of each of these partitions."""
-        for partition in partitions:
+    def brokers_changed(self, advanced: Iterable[Partition], now: TimestampMs) -> None:
+        """Try the delayed requests of partitions whose high watermark has moved, and all that wait for replicas.
+
+        DeleteRecords waits for the replicas of brokers that are not fenced, whose high watermark may stay.
+        """
+        for partition in advanced:
             self.wake(partition, now)
+        self.produces.wake_all(now)
 
     def next_deadline(self) -> TimestampMs:
         """The earliest deadline."""

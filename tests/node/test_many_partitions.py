@@ -21,6 +21,7 @@ SMALL_BATCH = 10
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (metadata_log, active_controller):
         monkeypatch.setattr(module, "MAX_RECORDS_IN_BATCH", SMALL_BATCH)
+    monkeypatch.setattr(active_controller, "RECORDS_IN_A_PART", SMALL_BATCH)
 
 
 def leaders(node: Node) -> set[int]:

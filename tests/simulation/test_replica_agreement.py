@@ -1,4 +1,4 @@
-"""Replicas follow the metadata that their node has replayed, coordinators their records, and controlled shutdowns are granted."""
+"""Replicas follow their node's metadata, coordinators their records, no request waits for nothing, and nodes may leave."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from reference.controller.heartbeats import Heartbeats
 from reference.coordinator.group_shard import GroupShard
 from reference.coordinator.transaction_coordinator import TransactionCoordinator
 from reference.node.coordination import Coordination
+from reference.node.replicas import Replicas
+from reference.node.requests import Purgatory
 from reference.replication.leader import Leading
 from reference.replication.partition import Partition
 
@@ -42,6 +44,24 @@ def test_a_setting_that_is_not_taken_up_is_found(monkeypatch: pytest.MonkeyPatch
 def test_a_record_that_is_not_taken_up_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Partition, "_take_newer_record", lambda self, state: False)
     assert run_schedule(schedule())[0].rule == "metadata-not-followed"
+
+
+def small_portions(seed: int) -> Schedule:
+    return draw(seed, None, 3).model_copy(update={"small_portions": True})
+
+
+def test_a_leader_that_waits_for_a_fenced_broker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record of the fence comes after those of the partitions, in a batch and a step of its own."""
+    assert run_schedule(small_portions(1))[0].text == ""
+    monkeypatch.setattr(Replicas, "advanced", lambda self, now: iter(()))
+    assert run_schedule(small_portions(1))[0].rule == "high-watermark-behind"
+
+
+def test_a_request_that_waits_for_a_fenced_broker_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeleteRecords waits for the log starts of all live replicas, which may be the leader's own alone."""
+    assert run_schedule(small_portions(24))[0].text == ""
+    monkeypatch.setattr(Purgatory, "wake_all", lambda self, now: None)
+    assert run_schedule(small_portions(24))[0].rule == "request-left-waiting"
 
 
 def test_leave_that_is_not_given_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,7 +266,7 @@ class ZooKeeperController(ActiveController):
         self._admin.withdraw(begun(decision.response), now)
         return self._made(decision, now)
 
-    def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:
+    def _append_batches(self, records: Sequence[Message], now: TimestampMs, *, is_atomic: bool = False) -> None:
         """Let each of the controller's own changes begin a leader epoch: brokers ignore LeaderAndIsr of their present epoch.
 
         Source: LeaderAndIsr.newLeaderAndIsr and newEpoch; ReplicaManager.becomeLeaderOrFollower of Apache Kafka 3.9.2.
@@ -275,7 +275,7 @@ class ZooKeeperController(ActiveController):
             if isinstance(record, PartitionChangeRecord) and record.leader == NO_LEADER_CHANGE:
                 topic = self.image.topics_by_id[record.topic_id]
                 record.leader = topic.partitions[record.partition_id].leader
-        super()._append_batches(records, now)
+        super()._append_batches(records, now, is_atomic=is_atomic)
 
     def append(self, records: Sequence[Message], now: TimestampMs) -> None:
         """As the quorum's controller; but a topic is not removed at once, an order to delete it is written instead (TOP-14)."""

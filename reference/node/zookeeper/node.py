@@ -213,7 +213,7 @@ class ZooKeeperNode(Node):
                 self.peers.hang_up(broker, purpose, now)
         if moved:
             # LeaderAndIsr comes first: a high watermark may still wait for a caught-up replica of a broker that is gone.
-            self.purgatories.wake_all(self.replicas.advanced(now), now)
+            self.purgatories.brokers_changed(self.replicas.advanced(now), now)
         if self.id in self.image.brokers:
             self._member.has_caught_up = True
         self.groups.topics_changed(changes, now)

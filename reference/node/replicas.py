@@ -240,7 +240,7 @@ class Replicas:
     def _take_up(
         self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, min_isr: int, now: TimestampMs
     ) -> bool:
-        """Create or change a replica; return whether its role, leader epoch or ISR changed."""
+        """Create or change a replica; return whether its role, leader epoch, ISR or settings changed what it answers."""
         key = (topic.name, index)
         partition = self.partitions.get(key) or self._set_aside.get(key)
         if partition is not None and partition.topic_id != topic.id:
@@ -251,10 +251,14 @@ class Replicas:
         elif partition.log.config != config:
             partition.log.config = config
             partition.log.changed()
+        is_lowered = min_isr < partition.min_isr
         partition.learn_min_isr(min_isr)
         before = partition.role
         returns = self._set_aside.get(key) is partition
-        if not partition.take_up(_state(image), now) and not returns:
+        changes = partition.take_up(_state(image), now)
+        if is_lowered and partition.leading is not None:
+            changes |= partition.leading.advance_high_watermark(now)  # Kafka's waits for the next record
+        if not changes and not returns:
             return False
         self.partitions[key] = partition
         self._set_aside.pop(key, None)

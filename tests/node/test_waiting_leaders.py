@@ -1,4 +1,4 @@
-"""Proposals of a leader: it does not wait for a fenced broker, and retries a refused proposal after a pause."""
+"""Leaders wait neither for a fenced broker nor for replicas that are no longer asked for, and retry refused proposals."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from reference.controller.image import TOPIC_RESOURCE
 from reference.node.known_topics import TopicChanges
 from reference.node.replication import PROPOSE_AGAIN_MS, Replication
 from reference.protocol.errors import ErrorCode
@@ -47,6 +48,22 @@ def test_the_record_of_a_fence_lets_high_watermarks_advance() -> None:
     changes.brokers = True
     leader._metadata_applied(changes, cluster.now)
     assert partition.high_watermark == end + 1
+
+
+def test_a_lower_min_isr_lets_the_high_watermark_advance() -> None:
+    cluster = ThreeNodes(**{"min.insync.replicas": "2"})
+    cluster.create("orders", 1)
+    cluster.run_until(lambda: cluster.is_in_sync("orders"))
+    led = next(id for id in IDS if cluster.led(id, "orders"))
+    leader = cluster.nodes[led]
+    partition = leader.partitions["orders", 0]
+    alone = replace(partition.state, isr=(led,), partition_epoch=PartitionEpoch(partition.state.partition_epoch + 1))
+    partition.take_up(alone, cluster.now)
+    partition.produce(bytearray(batch(b"a")), cluster.now, required_acks=1)
+    assert (partition.high_watermark, partition.log.log_end_offset) == (0, 1)
+    leader.image.configs[TOPIC_RESOURCE, "orders"] = {"min.insync.replicas": "1"}
+    leader.replicas.reconcile(cluster.now, [("orders", 0)])
+    assert partition.high_watermark == 1
 
 
 def test_records_of_brokers_are_seen() -> None:

@@ -1,9 +1,9 @@
-"""Members of classic groups: they send JoinGroup, SyncGroup, Heartbeat and LeaveGroup. Each has its own connection for joins.
+"""Members of classic groups: they send JoinGroup, SyncGroup, Heartbeat and LeaveGroup. Each has its own connection.
 
     group = Group(broker)
     one, other = group.stable(2)             # joined and synchronised; the leader first
     other.begin_join()                       # the coordinator delays the response: `joined()` reads it
-    one.heartbeat()                          # returns an error code; uses the shared connection to the coordinator
+    one.heartbeat()                          # returns an error code; by the shared connection while `joined()` is awaited
 
 The coordinator responds to JoinGroup once all members have joined, and to a follower's SyncGroup after the leader's. So for
 both one method sends and another one reads. Every other request is sent and answered in one call.
@@ -351,6 +351,7 @@ class Member:
         self.answer = self.connection.receive(timeout_s=self.group.held_s)
         if self.answer.error_code in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             self.id = self.answer.member_id
+            self.broker.belongs_to(self.id, self.group.address, self.connection)
         if self.answer.error_code == ErrorCode.NONE:
             self._take_generation(self.answer.generation_id)
         return self.answer

@@ -62,6 +62,8 @@ class Conversation(Observations):
         """Topics whose partitions have several leaders, although the assignment named one."""
         self._connections: list[BrokerConnection] = []
         self._by_address: dict[tuple[str, int], BrokerConnection] = {}
+        self._of_members: dict[str, tuple[tuple[str, int], BrokerConnection]] = {}
+        """Member id -> the coordinator's address, and the member's connection to it."""
 
     def __enter__(self) -> Self:
         with self.subject.lock:
@@ -117,6 +119,21 @@ class Conversation(Observations):
             self._by_address[key] = self.connect(key)
         return self._by_address[key]
 
+    def belongs_to(self, member_id: str, address: tuple[str, int], connection: BrokerConnection) -> None:
+        """Let a member's requests go by its own connection to its coordinator, as a client's do.
+
+        Some brokers know a member only there, which no client notices.
+        """
+        self._of_members[member_id] = address, connection
+
+    def _connection_for(self, request: Message, address: tuple[str, int] | None) -> BrokerConnection:
+        """The connection of the member that sends this request, unless a response is awaited there; else the shared one."""
+        key = address or self.address
+        of_coordinator, own = self._of_members.get(getattr(request, "member_id", ""), (None, None))
+        if own is not None and of_coordinator == key and own.is_free and not own.is_over(IDLE_S):
+            return own
+        return self.connection(key)
+
     def hang_up(self, addresses: Collection[tuple[str, int]]) -> None:
         """Close the shared connections to these addresses; the next request to one of them opens a new one."""
         for address in addresses:
@@ -135,9 +152,9 @@ class Conversation(Observations):
     ) -> Any:
         """Send a request and return its response, by default in the highest version that both sides support.
 
-        `to` is a connection, or an address, whose shared connection is used. Without it a request that only the controller
-        serves goes to the controller, as admin clients do: brokers of a KRaft quorum forward it, others need not. It is also
-        repeated on NOT_CONTROLLER, as clients do: a target that has just started may still elect one.
+        `to` is a connection, or an address, whose shared connection is used, or the sending member's own. Without it a request
+        that only the controller serves goes to the controller, as admin clients do: brokers of a KRaft quorum forward it, others
+        need not. It is also repeated on NOT_CONTROLLER, as clients do: a target that has just started may still elect one.
         """
         answer = self._call(request, version, to, timeout_s)
         until = time.monotonic() + READY_WITHIN_S * self.patience
@@ -166,7 +183,7 @@ class Conversation(Observations):
             timeout_s = max(timeout_s or 0.0, FORWARDED_WITHIN_S)
         if name in AUTHENTICATING and not isinstance(to, BrokerConnection):
             to = self.connect(to)
-        connection = to if isinstance(to, BrokerConnection) else self.connection(to)
+        connection = to if isinstance(to, BrokerConnection) else self._connection_for(request, to)
         try:
             return connection.call(request, version, timeout_s=timeout_s)
         except Misbehaved:

@@ -229,6 +229,11 @@ class BrokerConnection:
         with contextlib.suppress(OSError):
             self.socket.close()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether no response is awaited."""
+        return not self._pending
+
     def is_over(self, idle_s: float) -> bool:
         """Whether the connection is closed: by us, or by the other side after `idle_s` seconds without a request."""
         if self.socket.fileno() < 0:

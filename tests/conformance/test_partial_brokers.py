@@ -22,6 +22,7 @@ from linearizability.mutants.wire.rewriting import Liar
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_response
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 from reference.protocol.messages.metadata import MetadataRequest
@@ -130,6 +131,29 @@ def test_the_cause_is_named(
 ) -> None:
     _, verdicts = judged(sound, habit, ids, tmp_path)
     assert verdicts == dict.fromkeys(ids.split(), "fail") | blocked
+
+
+class KnownByConnection(Habit):
+    """Knows a member on the connection alone on which it joined, as Mokapi does."""
+
+    def __init__(self) -> None:
+        super().__init__("Heartbeat", self.refuse)
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        if exchange.api == "JoinGroup":
+            answer: Any = decode_response(exchange.key, exchange.version, frame)[1]
+            exchange.connection.memory.setdefault("members", []).append(answer.member_id)
+        return super().answered(exchange, frame)
+
+    def refuse(self, answer: Any, exchange: Exchange) -> None:
+        if exchange.request.member_id not in exchange.connection.memory.get("members", ()):
+            answer.error_code = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_members_beat_on_the_connection_on_which_they_joined(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
+    """As Java's and librdkafka's consumers do; GRP-35 alone asks on another one, as franz-go does."""
+    _, verdicts = judged(sound, KnownByConnection(), "GRP-04 GRP-08 GRP-11 GRP-35 GRP-36", tmp_path)
+    assert verdicts == dict.fromkeys(("GRP-04", "GRP-08", "GRP-11", "GRP-36"), "pass") | {"GRP-35": "fail"}
 
 
 class Silent(Habit):

@@ -59,6 +59,8 @@ class Checker(Protocol):
         """Called after each step of a node. Errors: Violation."""
         ...
 
+    def on_kill_in_step(self, node: Node) -> None: ...
+
     def on_process_end(self, number: int, is_clean: bool) -> None: ...
 
     def on_power_loss(self, number: int) -> None: ...
@@ -279,6 +281,7 @@ class Machine:
         if process is not None:
             self._survival.remember(process.node, in_step=True)
             if self._checker is not None:
+                self._checker.on_kill_in_step(process.node)
                 self._checker.on_process_end(self.number, False)
             process.die(silently=False)
         self._world.after(RESTART_AGAIN_MS * MICROSECONDS_A_MS, self.start)

@@ -7,7 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from linearizability.simulation.cluster_checker import ClusterChecker
 from linearizability.simulation.metadata_agreement import MetadataAgreement
+from linearizability.simulation.schedule import Schedule, Topic
 from linearizability.simulation.world import Violation
 from reference.controller.image import MetadataImage
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -167,3 +169,23 @@ def test_a_record_that_is_read_twice_is_found() -> None:
     log.reads_from = 0
     with pytest.raises(Violation, match="metadata-out-of-order"):
         log.replay(1)
+
+
+def test_a_snapshot_of_what_a_killed_step_committed_is_committed() -> None:
+    """A leader commits and writes the snapshot in one step, and is killed at a later change of that step."""
+    checker = ClusterChecker(Schedule(nodes=3, topics=(Topic(name="orders", replicas=(1, 2, 3)),)))
+    checker._metadata = SimpleNamespace(committed_end=5, observe_log=lambda *_: None)  # type: ignore[assignment]
+    quorum = SimpleNamespace(
+        log_end_offset=8,
+        high_watermark=8,
+        is_leader=False,
+        epoch=1,
+        records_log=SimpleNamespace(log_end_offset=8),
+        latest_snapshot=SimpleNamespace(end_offset=8),
+    )
+    node: Any = SimpleNamespace(quorum=quorum)
+    with pytest.raises(Violation, match="has a snapshot up to 8, committed up to 5"):
+        checker._watch_quorum(1, node)
+    checker.on_kill_in_step(node)
+    checker._metadata_seen.clear()
+    checker._watch_quorum(1, node)

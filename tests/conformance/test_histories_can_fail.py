@@ -21,6 +21,7 @@ from linearizability.pipeline.engine import judge_history
 from linearizability.rules import RULES
 from linearizability.workload.cluster import TopicNotMade
 from linearizability.workload.drain import Unread
+from reference.protocol.messages.create_topics import CreateTopicsRequest
 
 BREAKS = {
     "HIS-01": ("lost-write",),
@@ -52,7 +53,12 @@ def judged(entry: Entry, notation: str, unmarked: Sequence[Unmarked] = (), **res
     )
     writers = {anomaly.operations[0]: "open" for each in judgement.findings for anomaly in each.anomalies[:1]}
     hunt = Hunt(SimpleNamespace(**reported), judgement, writers, unmarked)
-    return judge(entry, Subject([("127.0.0.1", 1)], "4.3.1", hunt=hunt))
+    return judge(entry, subject(hunt))
+
+
+def subject(hunt: Hunt | None = None) -> Subject:
+    """A target that makes topics."""
+    return Subject([("127.0.0.1", 1)], "4.3.1", {CreateTopicsRequest.KEY: (2, 7)}, hunt=hunt)
 
 
 ENTRIES = [entry for entry in catalogue().values() if entry.requirement.area == "HIS"]
@@ -89,8 +95,8 @@ def test_a_topic_that_cannot_be_made_is_waited_for_once_and_is_no_fault_of_the_s
         raise TopicNotMade("the topic could not be made within 60 s: CreateTopicsResponse v1: ends too early")
 
     monkeypatch.setattr("conformance.hunting._carry_out", cannot_be_made)
-    subject = Subject([("127.0.0.1", 1)], "4.3.1")
-    judgements = [judge(catalogue()[id], subject) for id in ("HIS-01", "HIS-02")]
+    target = subject()
+    judgements = [judge(catalogue()[id], target) for id in ("HIS-01", "HIS-02")]
     assert {judgement.verdict for judgement in judgements} == {Verdict.NOT_JUDGED}, judgements
     assert len(tries) == 1
 
@@ -149,7 +155,7 @@ def test_what_the_history_does_not_show_of_another_rule_is_no_lack_of_progress()
     finding = SimpleNamespace(rule="high-watermark-regression", permitted="unproven", anomalies=[], count=2)
     unsure: Any = SimpleNamespace(findings=[finding], reasons=[reason], history=judgement.history)
     result = SimpleNamespace(**PLENTY, verdict="invalid", reasons=[reason], unread=[], stuck=[], folder="folder")
-    found = judge(catalogue()["HIS-12"], Subject([("127.0.0.1", 1)], "4.3.1", hunt=Hunt(result, unsure, {}, ())))
+    found = judge(catalogue()["HIS-12"], subject(Hunt(result, unsure, {}, ())))
     assert found.verdict is Verdict.PASS, found.reason
 
 

@@ -63,9 +63,8 @@ def test_how_it_ended_where_its_process_is_not_known(bird: Parrot, tmp_path: Pat
     found.subject.target = target
     assert found.how_it_ended() == "it takes connections, and does not answer ApiVersions any more"
     bird.refuse()
-    assert found.how_it_ended().splitlines() == [
-        "node 1 takes no connections any more", "broker.log ends:", "terminate called"
-    ]  # fmt: skip
+    said = ["node 1 takes no connections any more", "broker.log ends:", "terminate called"]
+    assert found.how_it_ended().splitlines() == said
 
 
 def test_one_that_ends_at_the_first_questions_and_does_not_start_again(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ class Pair(Mortal):
 
     def __init__(self) -> None:
         super().__init__(restartable=True)
-        self.nodes = [SimpleNamespace(id=1), SimpleNamespace(id=2)]
+        host, _, port = self.bootstrap.partition(":")
+        self.nodes = [SimpleNamespace(id=id, host=host, port=int(port)) for id in (1, 2)]
         self.second_ended = False
 
     def running(self, node: int) -> bool:

@@ -22,6 +22,7 @@ from conformance.target_profile import TargetProfile
 from conformance.waits import RETURN, Waits
 from conformance.wire import Failed, Unreachable, Unreadable
 from linearizability.client.requests import delete_topics_request
+from linearizability.targets.addresses import AddressMap
 from linearizability.targets.contract import OF_LISTENERS
 from linearizability.targets.errors import TargetError
 from linearizability.targets.security import ClientSecurity
@@ -227,12 +228,13 @@ class Host:
         """How the target ended: exit status and last log lines of the nodes that do not run."""
         assert self.subject is not None
         target = self.subject.target
+        known: AddressMap = getattr(target, "addresses", AddressMap())
         found: list[str] = []
         for node in getattr(target, "nodes", ()):
             if hasattr(target, "running") and not target.running(node.id):
                 status = target.exit_status(node.id)
                 found.append(f"node {node.id} ended" + (f" with exit status {status}" if status is not None else ""))
-            elif not listens(node.host, node.port):
+            elif not listens(*known.reach(node.host, node.port)):
                 found.append(f"node {node.id} takes no connections any more")
             else:
                 continue

@@ -15,6 +15,7 @@ from conformance.plan import Group
 from conformance.results import TargetRecord
 from conformance.subject import Subject
 from conformance.waits import RETURN
+from linearizability.targets.addresses import AddressMap
 from linearizability.targets.errors import TargetError
 from tests.conformance.parrot import Parrot
 
@@ -61,7 +62,12 @@ def test_how_it_ended_where_its_process_is_not_known(bird: Parrot, tmp_path: Pat
     node = SimpleNamespace(id=1, host=host_, port=port)
     target = SimpleNamespace(nodes=[node], running=lambda _: True, logs=lambda _: [tmp_path / "broker.log"])
     found.subject.target = target
-    assert found.how_it_ended() == "it takes connections, and does not answer ApiVersions any more"
+    silent = "it takes connections, and does not answer ApiVersions any more"
+    assert found.how_it_ended() == silent
+    target.nodes = [SimpleNamespace(id=1, host="127.0.0.1", port=1)]
+    target.addresses = AddressMap.parse([f"127.0.0.1:1={host_}:{port}"])
+    assert found.how_it_ended() == silent
+    target.nodes = [node]
     bird.refuse()
     said = ["node 1 takes no connections any more", "broker.log ends:", "terminate called"]
     assert found.how_it_ended().splitlines() == said

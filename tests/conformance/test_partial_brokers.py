@@ -209,7 +209,7 @@ def test_codecs_that_are_not_served_have_one_name(sound: tuple[Loop, Behind], tm
 
 
 class Listing(Habit):
-    """Lists a topic without a name to whom asks for none, as Mokapi does once one asked it to make that."""
+    """Lists a topic without a name where a request names no topics, as Mokapi does once it was asked to make one."""
 
     def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
         if exchange.api != self.api or exchange.request.topics:

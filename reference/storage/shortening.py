@@ -89,7 +89,9 @@ class Shortening(SegmentList):
         start, end, extent = self.log_start_offset, self.log_end_offset, self._extent
         # The checkpoint before the cut: a crash between the two in the other order would leave a recovery point beyond the log's
         # end, and the next start would take the cut records for lost ones.
-        self._lower_checkpoints(cut.end, cut.end if cut.starts_over else self._segment_of(cut.end).end_below(cut.end))
+        # A log that starts over loses its segments one by one, and may end at any of them then.
+        left = min(cut.end, self._bases[0]) if cut.starts_over else self._segment_of(cut.end).end_below(cut.end)
+        self._lower_checkpoints(cut.end, left)
         try:
             self._remove_snapshots_behind(cut.end)
             self.log_end_offset, self._cut = cut.end, cut

@@ -1,6 +1,7 @@
 """All logs of a data folder."""
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
@@ -27,6 +28,7 @@ from reference.storage.log_directory import CHECKPOINT_INTERVAL_MS, METADATA_TOP
 from reference.storage.posix_disk import PosixDisk
 from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
 from reference.storage.simulated_disk import SimulatedDisk
+from tests.storage.breaking_disk import BreakingDisk
 from tests.storage.logs import NOW, append, offsets
 from tests.storage.test_cleaning import put
 
@@ -272,6 +274,28 @@ def test_a_log_that_started_over_beside_a_deleted_segment_is_taken_up_after_a_cr
     assert any(name.endswith(".log.deleted") for name in disk.list_folder(log.folder))
     again = manager(disk).get_or_create("a", 0, A, CONFIG, NOW)
     assert (again.log_start_offset, again.log_end_offset) == (1_000, 1_000)
+
+
+@pytest.mark.parametrize("start", [25, 1_000], ids=["within the log", "above its end"])
+def test_a_log_whose_start_over_is_cut_short_is_taken_up(start: int) -> None:
+    """A follower does so whose leader has deleted records that it lacks."""
+    found: set[tuple[int, int]] = set()
+    for changes in range(40):
+        disk = BreakingDisk()
+        first = manager(disk)
+        log = first.get_or_create("a", 0, A, CONFIG, NOW)
+        for _ in range(20):
+            append(log, 2)
+        log.flush()
+        first.tick(NOW + 60_000)
+        disk.changes_left = changes
+        with suppress(StorageError):
+            log.truncate_fully_and_start_at(Offset(start), NOW + 60_000)
+        disk.changes_left = None
+        again = manager(disk).get_or_create("a", 0, A, CONFIG, NOW)
+        found.add((again.log_start_offset, again.log_end_offset))
+        assert offsets(again) == [*range(again.log_start_offset, again.log_end_offset)]
+    assert found == {(0, 40), (0, 30), (0, 20), (0, 10), (start, start)}
 
 
 def test_logs_that_were_not_opened_stay_as_they_are(disk: SimulatedDisk) -> None:

@@ -157,6 +157,7 @@ def every_version_is_served(broker: Broker) -> None:
     if InitProducerIdRequest.KEY in broker.subject.api_versions:
         broker.producer_id()  # wait for the first producer id: a broker fetches them in blocks
         broker.hang_up([broker.entrance])
+    next_in = broker.versions_of(ApiVersionsRequest)[0]
     asked: list[tuple[str, int, int]] = []
     for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
         if key in APIS:
@@ -175,7 +176,7 @@ def every_version_is_served(broker: Broker) -> None:
             answer = broker.call(minimal_request(broker, APIS[key].name, version, topic), version)
             errors = {code for code in errors_in(answer) if code}
             try:
-                broker.call(ApiVersionsRequest(), 0, timeout_s=NEXT_WITHIN_S)
+                broker.call(named() if next_in >= 3 else ApiVersionsRequest(), next_in, timeout_s=NEXT_WITHIN_S)
             except Misbehaved as failure:
                 broker.fail(f"answered, and the next request on its connection is not: {failure}")
             bad = errors if APIS[key].name in CORE else errors & {ErrorCode.UNKNOWN_SERVER_ERROR}

@@ -23,6 +23,7 @@ from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_response
+from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 from reference.protocol.messages.metadata import MetadataRequest
@@ -188,6 +189,17 @@ def test_a_request_that_is_not_read_to_its_end_is_not_served(
     report, verdicts = judged(sound, Stuck("InitProducerId", kept), "API-05 IDM-03 IDM-15", tmp_path)
     assert verdicts == {"API-05": "fail", "IDM-03": "pass", "IDM-15": "pass"}
     assert any("and the next request on its connection is not" in one.reason for one in report.judgements)
+
+
+@pytest.mark.parametrize("lowest", [1, 3])
+def test_versions_are_judged_where_the_lowest_of_api_versions_is_not_0(
+    lowest: int, sound: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    def raised(answer: Any, _: Exchange) -> None:
+        next(api for api in answer.api_keys if api.api_key == ApiVersionsRequest.KEY).min_version = lowest
+
+    _, verdicts = judged(sound, Habit("ApiVersions", raised), "API-05", tmp_path)
+    assert verdicts == {"API-05": "pass"}
 
 
 class Uncompressed(Habit):

@@ -173,6 +173,9 @@ def offsets_of_other_types(broker: Broker) -> None:
     topic = broker.topic()
     group = Group(broker, protocol_type="connect")
     (member,) = group.stable(1, protocols={"sessioned": b"\x01\x02"})
+    if member.generation == 0:  # -1 would be none
+        group.rejoin([member])
+        group.synchronise([member])
     for shift, error in ((0, ErrorCode.NONE), (-1, ErrorCode.ILLEGAL_GENERATION)):
         code = commit_one(
             broker, group.name, topic, 8 + shift, generation=member.generation + shift, member_id=member.id

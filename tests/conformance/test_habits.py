@@ -78,7 +78,7 @@ class Unplaced(Habit):
 
 
 class FromZero(Habit):
-    """Counts the generations of a group from 0, as tansu does."""
+    """Counts the generations of a group from 0, as tansu does. A commit in generation -1 is of no member here."""
 
     def __init__(self) -> None:
         super().__init__("JoinGroup", self.lower)
@@ -87,10 +87,15 @@ class FromZero(Habit):
         answer.generation_id -= answer.generation_id > 0
 
     def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
-        if exchange.api not in ("SyncGroup", "Heartbeat"):
+        if exchange.api not in ("SyncGroup", "Heartbeat", "OffsetCommit"):
             return None
         header, request = exchange.decoded()
-        request.generation_id += request.generation_id >= 0
+        if exchange.api != "OffsetCommit":
+            request.generation_id += request.generation_id >= 0
+        elif request.generation_id_or_member_epoch < 0:
+            request.member_id = ""
+        else:
+            request.generation_id_or_member_epoch += 1
         return [sized(header + encode(request, exchange.version))]
 
 
@@ -325,8 +330,8 @@ def test_an_api_that_is_advertised_with_no_version_is_not_served(behind: tuple[L
 
 
 def test_one_that_counts_generations_from_0_is_not_accused(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
-    _, verdicts = judged(behind, FromZero(), "GRP-08 GRP-14", tmp_path)
-    assert verdicts == {"GRP-08": "tolerated", "GRP-14": "pass"}
+    _, verdicts = judged(behind, FromZero(), "GRP-08 GRP-14 OFF-25", tmp_path)
+    assert verdicts == {"GRP-08": "tolerated", "GRP-14": "pass", "OFF-25": "pass"}
 
 
 def test_one_that_asks_static_members_to_join_twice_fails_one_requirement(

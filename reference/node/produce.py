@@ -34,6 +34,10 @@ WITHOUT_LOG_START = frozenset({
 })  # fmt: skip
 """Errors of an append whose response has no log start offset. With other errors, a producer that the log does not know uses it
 to distinguish records deleted by retention from lost ones (KAFKA-5793; kafka.server.ReplicaManager.appendToLocalLog)."""
+AFTER_FORM = frozenset({
+    ErrorCode.INVALID_REQUIRED_ACKS, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER,
+})  # fmt: skip
+"""Errors that Kafka finds after faults in the form of the records."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to internal topics (org.apache.kafka.clients.admin.AdminUtils)."""
 
@@ -175,18 +179,17 @@ def _append(
             raise verdict
         assert topic is not None, "a topic without a name has a refusal as its verdict"
         # After the verification of the transaction, of which Kafka keeps state, and before the question who leads.
-        if acks not in VALID_ACKS and context.image.partition(topic, data.index) is not None:
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+        is_suspect = acks not in VALID_ACKS or topic in INTERNAL_TOPICS
+        if is_suspect and context.image.partition(topic, data.index) is not None:
+            _check_request(request, acks, topic)
         partition = context.replicas.partition(topic, data.index)
-        if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         if records is None or request.version < FIRST_PRODUCE_WITH_ZSTD:
             check_form(records, request.version)
         assert records is not None
         judged = partition
         info = partition.produce(records, now, required_acks=acks, guard=verdict)
     except (KafkaError, RecordsError, LogError) as error:
-        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if error.code in AFTER_FORM:
             error = _fault_of_form(records, request.version) or error
         if judged is not None and error.code not in WITHOUT_LOG_START and not isinstance(error, NoSingleBatch):
             result.log_start_offset = judged.log.log_start_offset
@@ -198,8 +201,16 @@ def _append(
     return partition, info.last_offset + 1
 
 
+def _check_request(request: Request, acks: int, topic: TopicName) -> None:
+    """Errors: KafkaError INVALID_REQUIRED_ACKS, INVALID_TOPIC_EXCEPTION."""
+    if acks not in VALID_ACKS:
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
+
+
 def _fault_of_form(records: Buffer | None, version: int) -> RecordsError | None:
-    """The error of records that are not one valid batch; Kafka checks that before the leader."""
+    """The error of records that are not one valid batch."""
     try:
         check_form(records, version)
     except RecordsError as error:

@@ -131,11 +131,33 @@ def test_a_resource_that_is_named_twice_is_refused_before_its_broker_is_looked_a
     assert sorted(sentences) == [*[twice] * 4, other]
 
 
-def test_invalid_acks_are_refused_by_a_broker_without_a_replica(nodes: ThreeNodes) -> None:
-    nodes.create("one", 1, factor=1)
-    asked = next(each for each in IDS if not nodes.led(each, "one"))
-    data = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch(b"a")))
-    topic = ProduceRequest.TopicProduceData(topic_id=nodes.nodes[asked].image.topics["one"].id, partition_data=[data])
-    answer: Any = nodes.call(asked, ProduceRequest(acks=2, timeout_ms=20_000, topic_data=[topic]))
-    (result,) = answer.responses[0].partition_responses
-    assert (result.error_code, result.current_leader.leader_id) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+def result_without_a_replica(nodes: ThreeNodes, topic: str, records: bytes, acks: int) -> Any:
+    """The result of a Produce request to a broker that has no replica of the topic."""
+    asked = next(each for each in IDS if (topic, 0) not in nodes.nodes[each].partitions)
+    data = ProduceRequest.PartitionProduceData(index=0, records=records)
+    wanted = ProduceRequest.TopicProduceData(topic_id=nodes.nodes[asked].image.topics[topic].id, partition_data=[data])
+    answer: Any = nodes.call(asked, ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=[wanted]))
+    return answer.responses[0].partition_responses[0]
+
+
+@pytest.mark.parametrize(
+    ("topic", "batches", "acks", "code"),
+    [
+        ("one", 1, 1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("one", 1, 2, ErrorCode.INVALID_REQUIRED_ACKS),
+        ("one", 2, 1, ErrorCode.INVALID_RECORD),
+        ("one", 2, 2, ErrorCode.INVALID_RECORD),
+        ("__consumer_offsets", 1, 1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("__consumer_offsets", 1, 2, ErrorCode.INVALID_REQUIRED_ACKS),
+        ("__consumer_offsets", 2, 2, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_records_acks_and_the_topic_are_checked_before_the_leader(
+    nodes: ThreeNodes, topic: str, batches: int, acks: int, code: ErrorCode
+) -> None:
+    """In this order, as by Kafka 4.3.1 (KafkaApis.handleProduceRequest; ReplicaManager.appendRecords, appendToLocalLog)."""
+    if topic not in nodes.nodes[IDS[0]].image.topics:
+        nodes.create(topic, 1, factor=1)
+    result = result_without_a_replica(nodes, topic, bytes(batch(b"a")) * batches, acks)
+    assert result.error_code == code
+    assert (result.current_leader.leader_id >= 0) == (code == ErrorCode.NOT_LEADER_OR_FOLLOWER)

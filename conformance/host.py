@@ -178,8 +178,8 @@ class Host:
 
     def answers(self) -> bool:
         """Whether the first broker answers. Waits longer for one that runs and accepts connections, and not at all for one
-        whose process has ended."""
-        if self.subject is None or self._ended():
+        whose process has ended. False where a node was ended for its memory."""
+        if self.subject is None or self._ended() or self.ended_for_memory():
             return False
         if self.answers_within(ANSWERS_WITHIN_S):
             return True
@@ -224,12 +224,19 @@ class Host:
         ended = [node.id for node in getattr(self.subject.target, "nodes", ()) if self.subject.has_ended(node.id)]
         return self.how_it_ended() if ended and len(ended) < self.subject.nodes else self.subject.incomplete
 
+    def ended_for_memory(self) -> str:
+        """Why the watchdog ended a node that took this machine's memory; empty where it ended none."""
+        assert self.subject is not None
+        target = self.subject.target
+        why = getattr(target, "ended_for_memory", lambda node: "")
+        return next((f"the target {said}" for node in getattr(target, "nodes", ()) if (said := why(node.id))), "")
+
     def how_it_ended(self) -> str:
         """How the target ended: exit status and last log lines of the nodes that do not run."""
         assert self.subject is not None
         target = self.subject.target
         known: AddressMap = getattr(target, "addresses", AddressMap())
-        found: list[str] = []
+        found = [why] if (why := self.ended_for_memory()) else []
         for node in getattr(target, "nodes", ()):
             if hasattr(target, "running") and not target.running(node.id):
                 status = target.exit_status(node.id)

@@ -303,13 +303,14 @@ def names_its_step(judgement: Judgement, about: Judgement | None) -> bool:
     return True
 
 
-def failed_by_death(judgement: Judgement, how: str) -> Judgement:
-    """The judgement of a requirement that crashes the target; `how` is how the target ended."""
-    reason = f"the target does not survive it: {how.splitlines()[0]}"
-    if judgement.verdict is Verdict.FAIL:
+def judged_by_death(judgement: Judgement, how: str, for_memory: str) -> Judgement:
+    """The judgement of a requirement during which the target ends; `how` is how it ended. It fails, unless the watchdog ended
+    the target `for_memory`: what a machine with more memory would show stays open."""
+    reason = for_memory or f"the target does not survive it: {how.splitlines()[0]}"
+    if judgement.verdict is Verdict.FAIL and not for_memory:
         reason += f"; {judgement.reason}"
     update = {
-        "verdict": Verdict.FAIL,
+        "verdict": Verdict.NOT_JUDGED if for_memory else Verdict.FAIL,
         "reason": reason,
         "died": how,
         "blocked_by": "",

@@ -26,8 +26,8 @@ from conformance.judging import (
     block,
     cause_of,
     deadly_for,
-    failed_by_death,
     judge,
+    judged_by_death,
     judged_by_prerequisite,
     learn_unserved,
     missing,
@@ -399,7 +399,9 @@ class Session:
                 judgement = self._judge(entry, before=before)
                 if judgement.timed_out:
                     judgement = self._judge(entry, patience=AGAIN_PATIENCE, before=before)
-                if judgement.verdict is Verdict.FAIL and not self.host.answers_within(GRACE_S):
+                if judgement.verdict is Verdict.FAIL and not (
+                    self.host.answers_within(GRACE_S) and not self.host.ended_for_memory()
+                ):
                     return None  # another one has crashed the target
             self._settle(entry, judgement)
             return judgement
@@ -446,7 +448,7 @@ class Session:
                 self._settle(entry, judgement)
                 continue
             cause = entry
-            self._fail_by_death(entry, judgement, self.host.how_it_ended())
+            self._judge_by_death(entry, judgement)
             self._bring_back(group, [entry], {}, how)
             break
         for entry in hurting:
@@ -463,12 +465,14 @@ class Session:
             return seen
         again = self._alone(entry)
         if not self.host.answers():
+            if for_memory := self.host.ended_for_memory():
+                again = judged_by_death(again, how, for_memory)
             self._bring_back(group, [entry], {entry.requirement.id: again}, how)
         return again
 
-    def _fail_by_death(self, entry: Entry, judgement: Judgement, how: str) -> None:
-        """Fail the requirement that crashes the target."""
-        found = failed_by_death(judgement, how)
+    def _judge_by_death(self, entry: Entry, judgement: Judgement) -> None:
+        """Make the judgement of the requirement that crashes the target final."""
+        found = judged_by_death(judgement, self.host.how_it_ended(), self.host.ended_for_memory())
         with self.lock:
             self.verdicts.pop(entry.requirement.id, None)
             if entry.requirement.id in STEPS:

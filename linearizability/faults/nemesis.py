@@ -231,7 +231,7 @@ class Nemesis:
                 self.recorder.mark("note", text=f"node {node} ended, for its disk had refused what it wrote")
                 self.world.start(node)
                 continue
-            sentence = f"node {node} ended by itself"
+            sentence = f"node {node} {self.world.target.ended_for_memory(node) or 'ended by itself'}"
             self.deaths.append(sentence)
             self.recorder.mark("note", text=sentence)
             if len(self.deaths) > DEATHS_A_NODE * len(self.world.nodes):

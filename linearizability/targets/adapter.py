@@ -72,6 +72,7 @@ class Adapter(Target):
                 self._child = leash.start(
                     self.command,
                     environment={"PATH": path_with_ours()},
+                    is_target=True,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -150,6 +151,9 @@ class Adapter(Target):
         described = self.description.model_dump(exclude={"client"}) if self.description else {}
         return super().describe() | {"config": self.given, "adapter": described}
 
+    def ended_for_memory(self, node: int) -> str:
+        return leash.ended_for_memory(self._child.pid) if self._child else ""
+
     def kill(self, node: int) -> None:
         self._hook("kill", contract.OnNode(id=0, command="kill", node=node))
 
@@ -158,6 +162,8 @@ class Adapter(Target):
 
     def restart(self, node: int, *, wait: bool = True) -> None:
         self._hook("restart", contract.OnNode(id=0, command="restart", node=node))
+        if self._child:
+            leash.forget_end(self._child.pid)
 
     def pause(self, node: int) -> None:
         self._hook("pause", contract.OnNode(id=0, command="pause", node=node))

@@ -237,6 +237,9 @@ class ClusterTarget(Target):
     def exit_status(self, node: int) -> int | None:
         return self.member(node).process.exit_code()
 
+    def ended_for_memory(self, node: int) -> str:
+        return self.member(node).process.ended_for_memory()
+
     def kill(self, node: int) -> None:
         self.member(node).process.kill()
 
@@ -317,8 +320,8 @@ class ClusterTarget(Target):
         for member in members:
             while not answers(member.reached.host, member.reached.port):
                 if not member.process.running:
-                    code = member.process.exit_code()
-                    raise TargetError(self._about(member, f"ended with exit code {code} before it answered"))
+                    end = member.process.ended_for_memory() or f"ended with exit code {member.process.exit_code()}"
+                    raise TargetError(self._about(member, f"{end} before it answered"))
                 if time.monotonic() > until:
                     raise TargetError(self._about(member, f"did not answer within {within_s:.0f} s"))
                 time.sleep(POLL_S)

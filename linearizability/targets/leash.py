@@ -5,6 +5,8 @@ end, by any cause, the pipe closes and the watchdog kills the remaining processe
 in its environment: `remove_leftovers`, called whenever a target is opened, kills processes whose owner has ended, in case
 owner and watchdog were killed together.
 
+The watchdog also ends a target that takes all memory of this machine (`ended_for_memory`).
+
 Not the kernel's parent-death signal: it fires when the starting *thread* ends, and faults are started from threads.
 """
 
@@ -23,10 +25,14 @@ from linearizability.targets import watchdog
 
 OWNER = "TIDEGAUGE_OWNER"
 """The environment variable with a started process's owner: pid namespace, pid, start time."""
+FLOOR = "TIDEGAUGE_MEMORY_FLOOR"
+"""The environment variable with another `watchdog.FLOOR`; with 0 no target is ended for its memory."""
 
 _lock = threading.Lock()
-_pipe: dict[int, int] = {}
-"""Pid -> the watchdog's input. By pid, because a forked child must not use its parent's watchdog."""
+_pipe: dict[int, tuple[int, int]] = {}
+"""Pid -> the watchdog's input and output. By pid, because a forked child must not use its parent's watchdog."""
+_ended: dict[int, str] = {}
+"""Process group -> why the watchdog ended a process of it."""
 
 
 def owner() -> str:
@@ -34,13 +40,33 @@ def owner() -> str:
     return f"{_pid_namespace()}/{os.getpid()}/{watchdog.start_time(os.getpid())}"
 
 
-def start(command: Sequence[str], *, environment: Mapping[str, str] = {}, **more: Any) -> Popen[Any]:
-    """Start a command under the watchdog, in its own session. `more` are arguments of Popen. Errors: OSError."""
+def start(
+    command: Sequence[str], *, environment: Mapping[str, str] = {}, is_target: bool = False, **more: Any
+) -> Popen[Any]:
+    """Start a command under the watchdog, in its own session. The watchdog watches the memory of a target. `more` are arguments
+    of Popen. Errors: OSError; ValueError for a floor that is no number."""
     with _lock:
-        watchdog_input = _watchdog_input()
+        watchdog_input, _ = _watchdog()
         started = Popen(command, env=os.environ | environment | {OWNER: owner()}, start_new_session=True, **more)
-        os.write(watchdog_input, f"+{started.pid}\n".encode())
+        _ended.pop(started.pid, None)
+        os.write(watchdog_input, f"{'*' if is_target else '+'}{started.pid}\n".encode())
         return started
+
+
+def ended_for_memory(group: int) -> str:
+    """Why the watchdog ended a process of this group, without a subject: "took 9.0 GB of memory, and ..."; empty where it did
+    not."""
+    with _lock, suppress(KeyError, BlockingIOError):
+        for line in os.read(_pipe[os.getpid()][1], 1 << 16).decode().splitlines():
+            pid, _, why = line.partition(" ")
+            _ended[int(pid)] = why
+    return _ended.get(group, "")
+
+
+def forget_end(group: int) -> None:
+    """Forget that the watchdog ended a process of this group: the group has another one now."""
+    if ended_for_memory(group):
+        del _ended[group]
 
 
 def kill_group(pid: int, number: int) -> None:
@@ -63,7 +89,7 @@ def group_lives(pid: int) -> bool:
 def let_go(pid: int) -> None:
     """Remove a process that has ended from the watchdog's list, because its pid may be reused."""
     with _lock, suppress(OSError, KeyError):
-        os.write(_pipe[os.getpid()], f"-{pid}\n".encode())
+        os.write(_pipe[os.getpid()][0], f"-{pid}\n".encode())
 
 
 def remove_leftovers() -> list[int]:
@@ -88,20 +114,23 @@ def remove_leftovers() -> list[int]:
     return removed
 
 
-def _watchdog_input() -> int:
+def _watchdog() -> tuple[int, int]:
     pid = os.getpid()
     if pid not in _pipe:
-        reading, writing = os.pipe()
+        limits = [str(float(os.environ.get(FLOOR, watchdog.FLOOR))), str(watchdog.LARGE)]
+        (reading, writing), (reported, reports) = os.pipe(), os.pipe()
+        os.set_blocking(reported, False)
         Popen(
-            [sys.executable, "-I", "-S", *_program()],
+            [sys.executable, "-I", "-S", *_program(), *limits],
             stdin=reading,
-            stdout=DEVNULL,
+            stdout=reports,
             stderr=DEVNULL,
             start_new_session=True,
             cwd="/",
         )
         os.close(reading)
-        _pipe[pid] = writing
+        os.close(reports)
+        _pipe[pid] = writing, reported
     return _pipe[pid]
 
 

@@ -51,6 +51,7 @@ class Process:
                 self._child = leash.start(
                     self.command,
                     environment=self.environment,
+                    is_target=True,
                     cwd=self.folder,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -94,6 +95,10 @@ class Process:
     def exit_code(self) -> int | None:
         """The exit code of the last run; negative for a signal, None while the process runs or before its first start."""
         return self._child.poll() if self._child is not None else None
+
+    def ended_for_memory(self) -> str:
+        """Why the watchdog ended the last run, as `leash.ended_for_memory`; empty where it did not."""
+        return leash.ended_for_memory(self._child.pid) if self._child is not None else ""
 
     def tail(self, lines: int = 15) -> str:
         """The last log lines of the present (or last) run."""

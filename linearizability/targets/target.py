@@ -144,6 +144,10 @@ class Target(ABC):
         """How the node's process ended; negative for a signal, None while it runs or where that is unknown."""
         return None
 
+    def ended_for_memory(self, node: int) -> str:
+        """Why the watchdog ended the node, which took this machine's memory (`leash.ended_for_memory`); else empty."""
+        return ""
+
     def kill(self, node: int) -> None:
         """Kill the node; returns when it is gone."""
         raise HookMissing(self.spec, "kill")

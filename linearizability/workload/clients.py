@@ -79,7 +79,7 @@ class Clients:
                 free = shutil.disk_usage(self.history).free
                 raise RecordingError(f"{process.name} could not go on; {free} bytes are free in {self.history}")
             if not process.running:
-                ended = f"{process.name} ended by itself ({process.exit_code()})"
+                ended = f"{process.name} {process.ended_for_memory() or f'ended by itself ({process.exit_code()})'}"
                 raise TargetError(f"{ended}; its log {process.log} ends:\n{process.tail()}")
 
     def stop(self) -> list[str]:

@@ -41,6 +41,8 @@ class Mortal:
         self.nodes = [SimpleNamespace(id=1)]
         self.restarts = 0
         self.several = False
+        self.taken = ""
+        """Why a watchdog ended it; empty where it ends by itself."""
 
     @property
     def bootstrap(self) -> str:
@@ -55,6 +57,9 @@ class Mortal:
 
     def exit_status(self, node: int) -> int:
         return 134
+
+    def ended_for_memory(self, node: int) -> str:
+        return self.taken if self.dead else ""
 
     def logs(self, node: int) -> list[Path]:
         return []

@@ -60,6 +60,21 @@ def test_a_requirement_that_the_target_does_not_survive_fails_and_the_run_goes_o
     assert not report.unexplained_deaths
 
 
+def test_a_requirement_in_which_the_target_takes_all_memory_is_not_judged(tmp_path: Path) -> None:
+    target = Mortal(restartable=True)
+    target.taken = "took 21.0 GB of memory, and was ended because 0.9 of this machine's 24.0 GB were left"
+
+    def hungry(broker: Broker) -> None:
+        broker.expect_served()
+        target.die()
+        broker.expect_served()
+
+    report = judged_on(target, tmp_path, entry("API-01", asks), entry(DEADLY, hungry), entry("PRD-01", asks))
+    assert verdicts(report) == {"API-01": Verdict.PASS, DEADLY: Verdict.NOT_JUDGED, "PRD-01": Verdict.PASS}
+    assert {one.reason for one in report.judgements} == {"", f"the target {target.taken}"}
+    assert report.verdict is RunVerdict.PASS
+
+
 def test_a_basic_step_that_the_target_does_not_survive_is_not_taken_again(tmp_path: Path) -> None:
     target = Mortal(restartable=True)
 

@@ -1,19 +1,23 @@
 """Processes can be killed, frozen and stopped, and no started process outlives its starter."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from linearizability.targets import leash
+from linearizability.targets import leash, watchdog
 from linearizability.targets.process import Process
 from linearizability.targets.target import TargetError
 from tests.waiting import await_true
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
+HUNGRY = "import time; print('here', flush=True); taken = bytearray(b'x') * (80 << 20); time.sleep(600)"
+OFFSPRING = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {HUNGRY!r}]); import time; time.sleep(600)"
 STUBBORN = [
     sys.executable, "-c",
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)",
@@ -136,3 +140,32 @@ def test_a_leftover_of_a_dead_owner_is_removed_and_nothing_else(started):
         assert ours.running
     finally:
         orphan.kill()
+
+
+@pytest.fixture
+def short_of_memory(monkeypatch):
+    """A watchdog of a machine that is always short of memory, and for which 50 MB are much."""
+    monkeypatch.setattr(leash, "_pipe", {})
+    monkeypatch.setenv(leash.FLOOR, "2")
+    monkeypatch.setattr(watchdog, "LARGE", (50 << 20) / watchdog.memory()[0])
+    yield
+    for end in leash._pipe[os.getpid()]:
+        os.close(end)
+
+
+def test_what_takes_all_memory_is_ended_and_nothing_else(short_of_memory, started):
+    small, parent = started(SLEEPER), started([sys.executable, "-c", OFFSPRING])
+    await_true(parent.ended_for_memory)
+    assert re.fullmatch(
+        r"took 0\.1 GB of memory, and was ended because [\d.]+ of this machine's [\d.]+ GB were left",
+        parent.ended_for_memory(),
+    )
+    assert parent.running and small.running and not small.ended_for_memory()
+    leash.forget_end(parent.pid)
+    assert not parent.ended_for_memory()
+
+
+def test_nothing_is_ended_where_memory_is_left(started):
+    hungry = started([sys.executable, "-c", HUNGRY])
+    time.sleep(3 * watchdog.LOOK_EVERY_S)
+    assert hungry.running and not hungry.ended_for_memory()

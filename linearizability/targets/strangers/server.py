@@ -107,6 +107,9 @@ class Server(Target):
     def exit_status(self, node: int) -> int | None:
         return self.process.exit_code()
 
+    def ended_for_memory(self, node: int) -> str:
+        return self.process.ended_for_memory()
+
     def kill(self, node: int) -> None:
         self._require("kill", node)
         self.process.kill()

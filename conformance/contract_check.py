@@ -91,7 +91,7 @@ class _Contract:
         assert isinstance(target, Adapter)
         self.target = target
         self.usable = False
-        self.unwritable = False
+        self.unwritable = ""
 
     def line(self, name: str, look: Callable[[], str], *, mended: bool = True) -> Check:
         """Run one check; `mended` makes every node answer again afterwards, where possible."""
@@ -191,7 +191,7 @@ class _Contract:
                 raise Wrong("the node was not stopped: its connections outlived the restart")
         self._require_answers("restart was answered")
         if not topic:
-            return "the node answers; whether it kept its data was not seen: nothing could be written"
+            return f"the node answers; whether it kept its data was not seen: nothing could be written{self.unwritable}"
         end = self._eventually_end(topic)
         if end != 1:
             return f"the node answers, WITHOUT ITS DATA: of one record written before, its log holds {end}"
@@ -221,7 +221,7 @@ class _Contract:
         topic = self._stored()
         self.target.disk(self.node.id, "full", 0)
         if not topic:
-            return "done; its effect was not seen: nothing could be written before either"
+            return f"done; its effect was not seen: nothing could be written before either{self.unwritable}"
         if self._append(topic) == "":
             raise Wrong("a record was acknowledged while the disk was full")
         self.target.disk(self.node.id, None)
@@ -296,11 +296,12 @@ class _Contract:
                 replicas=placed,
                 within_s=ANSWERS_WITHIN_S,
             )
-        except TargetError:
-            self.unwritable = not configs and not replicas
+        except TargetError as error:
+            self.unwritable = "" if configs or replicas else f" ({error})"
             return ""
-        self.unwritable = bool(self._eventually_appended(topic))
-        return "" if self.unwritable else topic
+        refusal = self._eventually_appended(topic)
+        self.unwritable = f" (the topic {topic} was made, and takes no record: {refusal})" if refusal else ""
+        return "" if refusal else topic
 
     def _append(self, topic: str) -> str:
         """Append one record. The reason why it was not acknowledged; empty where it was."""

@@ -94,7 +94,7 @@ def test_a_sound_adapter_is_found_sound(tmp_path):
     assert {name for name, check in found.items() if check.state == "missing"} == {
         f"hook {hook}" for hook in ("partition", "heal", "config", "clock", "disk", "power-loss")
     }
-    assert "whether it kept its data was not seen" in found["hook restart"].found
+    assert "not seen: nothing could be written (the topic tidegauge-contract-" in found["hook restart"].found
     assert "1 requirement is not judged" in found["hook partition"].advice
     assert found["describe and start"].found.startswith("small, 1 of")
 

@@ -99,16 +99,16 @@ class Broker(Conversation):
         """Create a topic with an unused name, and wait for its leaders. One broker leads all partitions of an unreplicated
         topic.
 
-        Unless `configs` overrides it, retention.ms is -1: targets that the suite starts delete expired records several times
-        a second, and records with old timestamps would vanish during the test. Where the broker's defaults are not Kafka's,
-        the topic is created with Kafka's.
+        Unless `configs` overrides it, retention.ms is -1 where that keeps records: targets that the suite starts delete expired
+        records several times a second, and records with old timestamps would vanish during the test. Where the broker's defaults
+        are not Kafka's, the topic is created with Kafka's.
         """
         profile = self.subject.profile
         if profile.topics_by != "CreateTopics":
             return found_topic(self, partitions, configs or {}, replication_factor, name)
         if configs and not profile.topic_configs:
             self.skip(f"needs a topic with {', '.join(configs)}; the target makes none with configurations", Lack.API)
-        given = {"retention.ms": "-1"} | profile.pinned | dict(configs or {}) if profile.topic_configs else {}
+        given = profile.retained | profile.pinned | dict(configs or {}) if profile.topic_configs else {}
         gathered = partitions > 1 and replication_factor == 1 and self.subject.nodes > 1
         placed = self._on_one_broker(partitions) if gathered else None
         further = 0 if name or partitions >= self.subject.never_gathered else PLACEMENTS - 1

@@ -365,8 +365,8 @@ class JudgedCluster(DescribedCluster):
         """Create a topic of one partition on these nodes, all in sync; the first one leads. `in_sync` is its
         min.insync.replicas."""
         name = self.broker.unused_name()
-        pinned = self.broker.subject.profile.pinned
-        given = pinned | {"retention.ms": "-1", "min.insync.replicas": str(in_sync)} | dict(configs or {})
+        profile = self.broker.subject.profile
+        given = profile.pinned | profile.retained | {"min.insync.replicas": str(in_sync)} | dict(configs or {})
 
         if not self.broker.subject.profile.places:
             return moved_topic(self, name, given, replicas)

@@ -101,7 +101,7 @@ def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] 
             prober.versions(name, topic)
         prober.attempt("replicas", prober.placement)
         prober.attempt("message formats", lambda: prober.formats(topic))
-        prober.attempt("fetch", lambda: prober.fetch_wait(topic))
+        prober.attempt("fetch", lambda: prober.retention(topic))
         prober.attempt("ends of logs", prober.ends)
     prober.attempt("configurations", prober.configs)
     prober.attempt("groups", prober.membership)
@@ -300,6 +300,24 @@ class _Prober:
                 if broker.produce(topic, data, version=asked).error_code == ErrorCode.NONE:
                     self.profile.formats.append(magic)
             self.bring_back()
+
+    def retention(self, topic: Topic) -> None:
+        """Record whether fetches return the records of a topic without a limit of age, of which RET-03 speaks, or only those of
+        another one."""
+        try:
+            self.fetch_wait(topic)
+        except Failed:
+            if not self.profile.topic_configs:
+                raise
+            self.profile.keeps_unlimited = False
+            try:
+                with self.broker() as broker:
+                    other = broker.topic()
+                    broker.append(other, batch(b"probe"))
+                self.fetch_wait(other)
+            except (Failed, Skipped):
+                self.profile.keeps_unlimited = True
+                raise
 
     def fetch_wait(self, topic: Topic) -> None:
         """Record the least max_wait_ms with which a fetch returns existing records."""

@@ -93,6 +93,10 @@ class TargetProfile(BaseModel):
     formats: list[int] = Field(default=[NEWEST_FORMAT], description="message formats (magic) that Produce accepts")
     topics_by: TopicSource = Field(default="CreateTopics", description="how a topic comes to be")
     topic_configs: bool = Field(default=True, description="whether CreateTopics accepts configurations")
+    keeps_unlimited: bool = Field(
+        default=True,
+        description="whether records stay in a topic with retention.ms=-1, which switches their removal off",
+    )
     places: bool = Field(default=True, description="whether CreateTopics puts partitions on the brokers that it names")
     topic_ids: bool = Field(default=True, description="whether Metadata gives topics an id (KIP-516)")
     given_topics: list[str] = Field(default_factory=list, description="the topics of --topics")
@@ -127,6 +131,11 @@ class TargetProfile(BaseModel):
     def patience(self) -> float:
         """The factor on the deadline of a requirement that uses classic groups."""
         return PATIENCE_WITH_SLOW_JOINS if self.join_s > SLOW_JOIN_S else 1.0
+
+    @property
+    def retained(self) -> dict[str, str]:
+        """The configuration of the suite's topics that keeps old records."""
+        return {"retention.ms": "-1"} if self.keeps_unlimited else {}
 
     @property
     def pinned(self) -> dict[str, str]:

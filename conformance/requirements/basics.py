@@ -249,7 +249,7 @@ def copy_is_on_another_node(broker: Broker) -> None:
     nodes = {one.node_id: (one.host, one.port) for one in broker.metadata([]).brokers}
     broker.expect(len(nodes) > 1, f"Metadata lists {len(nodes)} brokers, at least two")
     name = broker.unused_name()
-    made = broker.create_topic(name, configs={"retention.ms": "-1"}, replication_factor=2)
+    made = broker.create_topic(name, configs=broker.subject.profile.retained, replication_factor=2)
     broker.expect_error(made.error_code, ErrorCode.NONE, what="a topic of two replicas")
     topic = broker.await_topic(name)
     broker.append(topic, batch(b"one"))

@@ -25,6 +25,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_response
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -34,6 +35,8 @@ from tests.conformance.test_habits import Habit, Habits, judged
 WITHOUT_EPOCHS = 6
 """The last version of Metadata without leader epochs."""
 HIGHEST_INIT_PRODUCER_ID = 5
+BY_NAME = 12
+"""The last version of Fetch with names of topics."""
 EPOCH_AT = 12
 """Where a batch's header has the leader epoch."""
 
@@ -46,6 +49,12 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Behi
 
 def kept(answer: Any, _: Exchange) -> None:
     """As it is."""
+
+
+def by_name(answer: Any, _: Exchange) -> None:
+    """Fetch names topics."""
+    for api in (each for each in answer.api_keys if each.api_key == FetchRequest.KEY):
+        api.max_version = BY_NAME
 
 
 def without(*keys: int) -> Habit:
@@ -200,6 +209,30 @@ def test_versions_are_judged_where_the_lowest_of_api_versions_is_not_0(
 
     _, verdicts = judged(sound, Habit("ApiVersions", raised), "API-05", tmp_path)
     assert verdicts == {"API-05": "pass"}
+
+
+class Expiring(Habit):
+    """Takes -1 for an age, so that all records of a topic with retention.ms=-1 have expired, as in kafkaesque's mock."""
+
+    def __init__(self) -> None:
+        super().__init__("Fetch", self.expire)
+        self.names: set[str] = set()
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        for topic in exchange.request.topics if exchange.api == "CreateTopics" else ():
+            if any((config.name, config.value) == ("retention.ms", "-1") for config in topic.configs):
+                self.names.add(topic.name)
+        return None
+
+    def expire(self, answer: Any, _: Exchange) -> None:
+        for partition in (each for topic in answer.responses if topic.topic in self.names for each in topic.partitions):
+            partition.records = b""
+
+
+def test_records_are_read_in_topics_that_keep_them(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
+    without_ids = Habits(Expiring(), Habit("ApiVersions", by_name))
+    _, verdicts = judged(sound, without_ids, "BAS-04 ACK-01 ACK-12", tmp_path)
+    assert verdicts == {"BAS-04": "pass", "ACK-01": "pass", "ACK-12": "pass"}
 
 
 class Uncompressed(Habit):

@@ -73,6 +73,21 @@ def shown(value: object) -> str:
     return text if len(text) <= 200 else text[:197] + "..."
 
 
+def as_codes(seen: Any, wanted: Any) -> Any:
+    """What was seen, with numbers as error codes at the places where the wanted value has error codes."""
+    if isinstance(wanted, ErrorCode):
+        return next((code for code in ErrorCode if code == seen), seen)
+    kind = cast("type[Any]", type(seen))
+    if not wanted or kind is not type(wanted):
+        return seen
+    if kind is dict:
+        any_wanted = next(iter(wanted.values()))
+        return {key: as_codes(value, wanted.get(key, any_wanted)) for key, value in seen.items()}
+    if kind in (list, tuple):
+        return kind(map(as_codes, seen, [*wanted, *wanted[-1:] * len(seen)][: len(seen)]))
+    return seen
+
+
 def _named(value: Any) -> str:
     """`repr`, with errors and topics by name, also within a collection."""
     if isinstance(value, ErrorCode):

@@ -228,8 +228,9 @@ class Host:
         """Why the watchdog ended a node that took this machine's memory; empty where it ended none."""
         assert self.subject is not None
         target = self.subject.target
-        why = getattr(target, "ended_for_memory", lambda node: "")
-        return next((f"the target {said}" for node in getattr(target, "nodes", ()) if (said := why(node.id))), "")
+        why: Callable[[int], str] | None = getattr(target, "ended_for_memory", None)
+        ends = [why(node.id) for node in target.nodes] if why else []
+        return next((f"the target {end}" for end in ends if end), "")
 
     def how_it_ended(self) -> str:
         """How the target ended: exit status and last log lines of the nodes that do not run."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
-from conformance.answers import error_name, shown
+from conformance.answers import as_codes, error_name, shown
 from conformance.requirement import WITHOUT_ZOOKEEPER, Requirement, version_key
 from conformance.results import Case, Lack, Verdict
 from conformance.steps import refused
@@ -95,7 +95,7 @@ class Observations:
     def expect_equal(self, what: str, seen: Any, wanted: Any) -> None:
         """Require that a value equals the wanted one."""
         if seen != wanted:
-            raise Failed(f"{what} is {shown(seen)}, not {shown(wanted)}")
+            raise Failed(f"{what} is {shown(as_codes(seen, wanted))}, not {shown(wanted)}")
         self.saw(f"{what} is {shown(seen)}")
 
     def expect_error(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance.answers import shown
+from conformance.answers import as_codes, shown
 from conformance.batches import HEADER_BYTES, batches
 from conformance.conversation import Conversation
 from conformance.liars import Behind
@@ -284,3 +284,7 @@ def test_errors_and_topics_have_names_in_sentences() -> None:
     topic = Topic("t", NO_UUID, 1)
     assert shown({(topic, 0): ErrorCode.NONE}) == "{(t, 0): NONE(0)}"
     assert shown([ErrorCode.NONE, b"x", ()]) == "[NONE(0), b'x', ()]"
+    wanted = {(topic, 0): (ErrorCode.UNKNOWN_SERVER_ERROR, 3)}
+    seen = as_codes({(topic, 0): (0, 3), (topic, 1): (3, 0)}, wanted)
+    assert shown(seen) == "{(t, 0): (NONE(0), 3), (t, 1): (UNKNOWN_TOPIC_OR_PARTITION(3), 0)}"
+    assert as_codes([0, 12345], [ErrorCode.NONE]) == [ErrorCode.NONE, 12345]

@@ -84,7 +84,7 @@ def as_codes(seen: Any, wanted: Any) -> Any:
         any_wanted = next(iter(wanted.values()))
         return {key: as_codes(value, wanted.get(key, any_wanted)) for key, value in seen.items()}
     if kind in (list, tuple):
-        return kind(map(as_codes, seen, [*wanted, *wanted[-1:] * len(seen)][: len(seen)]))
+        return cast("Any", kind)(map(as_codes, seen, [*wanted, *wanted[-1:] * len(seen)][: len(seen)]))
     return seen
 
 

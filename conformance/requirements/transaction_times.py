@@ -16,7 +16,7 @@ from conformance.requirements.transactional_ids import (
     expect_refused,
     fenced_in,
 )
-from conformance.steps import built_on
+from conformance.steps import about, built_on
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
     CLASSIC,
@@ -228,7 +228,8 @@ def the_last_timeout_counts(broker: Broker) -> None:
         answer = client.init(timeout_ms=timeout_ms)
         if timeout_ms != reported_ms and answer.error_code == ErrorCode.NONE:
             continue  # TXN-04 judges that it is refused
-        broker.expect_equal(f"after {timeout_ms} ms", client.described().transaction_timeout_ms, reported_ms)
+        with about("TXN-22"):
+            broker.expect_equal(f"after {timeout_ms} ms", client.described().transaction_timeout_ms, reported_ms)
     for timeout_ms in (0, -1, 2**31 - 1):
         answer = broker.call(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=timeout_ms))
         broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"no transactional id, {timeout_ms} ms")

@@ -100,9 +100,10 @@ def a_new_transactional_id(broker: Broker) -> None:
         )
         expect_identity(broker, f"v{version}", answer, (answer.producer_id, 0))
         if client.is_described:
-            found = client.described()
-            broker.expect_error(found.error_code, ErrorCode.NONE, what="DescribeTransactions")
-            broker.expect_equal("state and topics", (found.transaction_state, list(found.topics)), (EMPTY, []))
+            with about("TXN-22"):
+                found = client.described()
+                broker.expect_error(found.error_code, ErrorCode.NONE, what="DescribeTransactions")
+                broker.expect_equal("state and topics", (found.transaction_state, list(found.topics)), (EMPTY, []))
         else:
             client.expect_empty()
         given.append(answer.producer_id)

@@ -117,6 +117,11 @@ def test_leader_epochs_that_no_client_can_compare_are_tolerated(sound: tuple[Loo
         assert verdicts == {"PRD-23": verdict}
 
 
+def always_ongoing(answer: Any, _: Exchange) -> None:
+    for transaction in answer.transaction_states:
+        transaction.transaction_state, transaction.transaction_timeout_ms = "Ongoing", 60_000
+
+
 class Restarting(Habit):
     """Answers a member that joins a group again with a generation of its own, as strikemq does."""
 
@@ -132,6 +137,11 @@ class Restarting(Habit):
     ("habit", "ids", "blocked"),
     [
         (Restarting(), "GRP-08 GRP-49", {"GRP-49": "blocked GRP-08"}),
+        (
+            Habit("DescribeTransactions", always_ongoing),
+            "TXN-22 TXN-01 TXN-26",
+            {"TXN-01": "blocked TXN-22", "TXN-26": "blocked TXN-22"},
+        ),
         (Liar(LIES["out-of-range-unnoticed"]), "FET-02 FET-23", {"FET-23": "blocked FET-02"}),
         (Liar(LIES["commit-generation-unchecked"]), "GRP-12 OFF-25", {"OFF-25": "blocked GRP-12"}),
     ],

@@ -6,6 +6,7 @@ from conformance.broker import Broker
 from conformance.markers import ABORT, COMMIT, markers
 from conformance.read_committed import expect_committed
 from conformance.requirement import requirement
+from conformance.steps import about
 from conformance.transaction_client import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -123,14 +124,12 @@ def the_last_stable_offset(broker: Broker) -> None:
         def expect_stable(what: str, offset: int | None) -> None:
             found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
             end = broker.end_offset(topic)
-            reported = (
-                broker.end_offset(topic, isolation=READ_COMMITTED),
-                found.last_stable_offset,
-                found.high_watermark,
-            )
-            broker.expect_equal(
-                what, reported, (end if offset is None else offset, end if offset is None else offset, end)
-            )
+            stable = end if offset is None else offset
+            broker.expect_equal(what, (found.last_stable_offset, found.high_watermark), (stable, end))
+            with about("LOF-13"):
+                broker.expect_equal(
+                    f"{what}: by ListOffsets", broker.end_offset(topic, isolation=READ_COMMITTED), stable
+                )
 
         expect_stable("an empty log", None)
         broker.append(topic, batch(b"plain"))

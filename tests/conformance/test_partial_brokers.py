@@ -15,7 +15,7 @@ from conformance.conversation import Conversation
 from conformance.liars import Behind
 from conformance.requirements import negotiation
 from conformance.requirements.coordinators import OFFSETS
-from linearizability.client.requests import Topic
+from linearizability.client.requests import READ_UNCOMMITTED, Topic
 from linearizability.mutants.wire.lies import LIES
 from linearizability.mutants.wire.proxy import Answer, Exchange, sized
 from linearizability.mutants.wire.rewriting import Liar
@@ -64,6 +64,18 @@ def without(*keys: int) -> Habit:
         answer.api_keys = [api for api in answer.api_keys if api.api_key not in keys]
 
     return Habit("ApiVersions", hide)
+
+
+def without_isolation(answer: Any, exchange: Exchange) -> None:
+    """The high watermark as the last stable offset, for readers of uncommitted records."""
+    if exchange.request.isolation_level == READ_UNCOMMITTED:
+        for partition in (each for topic in answer.responses for each in topic.partitions):
+            partition.last_stable_offset = partition.high_watermark
+
+
+def test_readers_of_uncommitted_records_need_no_last_stable_offset(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(sound, Habit("Fetch", without_isolation), "FET-19", tmp_path)
+    assert verdicts == {"FET-19": "tolerated"}
 
 
 def test_groups_are_judged_where_members_cannot_leave(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
@@ -142,6 +154,7 @@ class Restarting(Habit):
             "TXN-22 TXN-01 TXN-26",
             {"TXN-01": "blocked TXN-22", "TXN-26": "blocked TXN-22"},
         ),
+        (Liar(LIES["list-all-committed"]), "LOF-13 TXV-06", {"TXV-06": "blocked LOF-13"}),
         (Liar(LIES["out-of-range-unnoticed"]), "FET-02 FET-23", {"FET-23": "blocked FET-02"}),
         (Liar(LIES["commit-generation-unchecked"]), "GRP-12 OFF-25", {"OFF-25": "blocked GRP-12"}),
     ],

@@ -200,7 +200,8 @@ class TargetProfile(BaseModel):
         yield (
             "topics",
             {"none": "cannot be made"}.get(self.topics_by, f"by {self.topics_by}")
-            + ("" if self.topic_configs else ", without configurations"),
+            + ("" if self.topic_configs else ", without configurations")
+            + ("" if self.keeps_unlimited else "; with retention.ms=-1 they keep no record"),
         )
         if not self.places:
             yield "replicas", "not put on the brokers that CreateTopics names"

@@ -8,6 +8,7 @@ from typing import Any
 from linearizability.mutants.registry import mutant
 from reference.protocol.records.batch import HEADER_BYTES
 from reference.storage.batch_filter import _written
+from reference.storage.offset_map import SUPERSEDED
 
 LOGS = "tests.storage.disk_log_machines:SimulatedLogMachine"
 
@@ -26,16 +27,13 @@ def tombstone_dropped_early(
 
 @mutant(
     "reference.storage.offset_map:OffsetMap.read",
-    "The map of keys holds the offset behind a key's last record: the last one is superseded, too.",
+    "The map of keys marks a key's last record as superseded, too.",
     caught_by=("CMP-01",),
     machine=LOGS,
 )
 def newest_value_lost(original: Any, keys: Any, batch: Any) -> None:
-    before = dict(keys.last)
     original(keys, batch)
-    for key, offset in keys.last.items():
-        if before.get(key) != offset:
-            keys.last[key] = offset + 1
+    keys.states[:] = bytes((SUPERSEDED,)) * len(keys.states)
 
 
 @mutant(
@@ -43,8 +41,8 @@ def newest_value_lost(original: Any, keys: Any, batch: Any) -> None:
     "A batch that loses records ends earlier: its last offset is counted from the records that are left.",
     machine=LOGS,
 )
-def offsets_renumbered(original: Any, kept: Any, batch: Any, data: bytes, rows: Any, needs_horizon: bool) -> Any:
-    header, written = original(kept, batch, data, rows, needs_horizon)
+def offsets_renumbered(original: Any, kept: Any, records: Any, is_kept: bytes, needs_horizon: bool) -> Any:
+    header, written = original(kept, records, is_kept, needs_horizon)
     return _written(header._replace(last_offset_delta=header.record_count - 1), bytes(written[HEADER_BYTES:]))
 
 

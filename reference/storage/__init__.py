@@ -18,7 +18,7 @@
     cleaner            compaction: the choice of the next log, the bytes per tick, the checkpoint
     cleaning           one compaction of one log, step by step
     cleanable          which part of a log may be compacted, and whether it is worth it
-    offset_map         where each key was written last
+    offset_map         the keys of the dirty section, and which records are superseded
     batch_filter       which batches and records a compaction keeps; rewrites batches that lose records
     cleaned_transactions   aborted records and old markers, which a compaction may drop
     record_outline     positions of a batch's records in its bytes

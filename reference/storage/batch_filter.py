@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from itertools import compress, pairwise
 
 from reference.protocol.checksum import crc32c
 from reference.protocol.primitives import NO_TIMESTAMP, ProducerId, TimestampMs
@@ -20,23 +21,22 @@ from reference.protocol.records.batch import (
     CODEC,
     CRC_FROM,
     DELETE_HORIZON,
-    HEADER_BYTES,
     LENGTH_END,
-    PREFIX_BYTES,
     BatchHeader,
     check_crc,
 )
-from reference.protocol.records.compression import compress
+from reference.protocol.records.compression import compress as compressed
 from reference.protocol.records.validate import MAX_LONG
 from reference.protocol.records.varint import in_64_bits
 from reference.storage.answers import LastWritten
 from reference.storage.cleaned_transactions import CleanedTransactions
-from reference.storage.offset_map import OffsetMap, record_bytes
-from reference.storage.record_outline import Outline, outlines, with_timestamp_delta
+from reference.storage.offset_map import TOMBSTONE, BatchRecords, OffsetMap
+from reference.storage.record_outline import with_timestamp_delta
 from reference.storage.segment import StoredBatch
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC = struct.Struct(">I")
+WITH_TOMBSTONES, WITHOUT_TOMBSTONES = bytes.maketrans(b"\0\1\2", b"\1\0\1"), bytes.maketrans(b"\0\1\2", b"\1\0\0")
+"""From the state of a record to whether it is kept."""
 
 
 class BatchFilter:
@@ -55,54 +55,48 @@ class BatchFilter:
         self._producers = producers
         self._now = now
         self._delete_retention_ms = delete_retention_ms
+        self._number = 0
+        """How many of the records that the map has numbers for were passed."""
 
     def kept(self, batch: StoredBatch) -> tuple[BatchHeader, memoryview | bytes] | None:
         """The filtered batch: as it is, with fewer records, or without records; None when it is removed.
 
         Call it for all batches, in the order of the log. Errors: OSError, RecordsError.
         """
-        header = batch.header
+        header, records = batch.header, BatchRecords(batch)
         is_useless = self._transactions.may_drop(batch)
+        known = self._known_states(header)
         if header.record_count == 0:
             return self._shell(header)
         if header.is_control:
-            return self._kept_marker(batch, is_useless)
+            return self._kept_marker(records, is_useless)
         if is_useless:
             return self._shell(header)
-        data = record_bytes(batch)
-        rows, has_tombstone = self._survivors(header, data)
-        needs_horizon = has_tombstone and header.delete_horizon is None
-        if len(rows) == header.record_count and not needs_horizon:
+        horizon = header.delete_horizon
+        states = self._keys.look_up(records) if known is None else known
+        is_kept = states.translate(
+            WITHOUT_TOMBSTONES if horizon is not None and horizon <= self._now else WITH_TOMBSTONES
+        )
+        needs_horizon = horizon is None and TOMBSTONE in states
+        if False not in is_kept and not needs_horizon:
             return header, batch.data
-        return self._rewritten(batch, data, rows, needs_horizon) if rows else self._shell(header)
+        return self._rewritten(records, is_kept, needs_horizon) if True in is_kept else self._shell(header)
 
-    def _kept_marker(self, batch: StoredBatch, is_useless: bool) -> tuple[BatchHeader, memoryview | bytes] | None:
+    def _known_states(self, header: BatchHeader) -> bytearray | None:
+        """The states of a batch's records as the map knows them; None where it knows them only by their keys."""
+        if not self._keys.holds(header):
+            return None
+        first, self._number = self._number, self._number + header.record_count
+        return self._keys.states[first : self._number] if header.base_offset >= self._keys.start else None
+
+    def _kept_marker(self, records: BatchRecords, is_useless: bool) -> tuple[BatchHeader, memoryview | bytes] | None:
         """Keep a marker until its delete horizon, which the first compaction without a batch of its transaction sets."""
-        header, horizon = batch.header, batch.header.delete_horizon
+        header, horizon = records.batch.header, records.batch.header.delete_horizon
         if is_useless and horizon is None:
-            data = record_bytes(batch)
-            return self._rewritten(batch, data, [*outlines(data, header.record_count)], True)
+            return self._rewritten(records, bytes((True,)) * header.record_count, True)
         if is_useless and horizon is not None and horizon <= self._now:
             return self._shell(header)
-        return header, batch.data
-
-    def _survivors(self, header: BatchHeader, data: bytes) -> tuple[list[Outline], bool]:
-        """The records of a data batch to keep, and whether a tombstone is among them."""
-        rows: list[Outline] = []
-        has_tombstone = False
-        last, end, base = self._keys.last, self._keys.end, header.base_offset
-        horizon = header.delete_horizon
-        are_tombstones_due = horizon is not None and horizon <= self._now
-        for row in outlines(data, header.record_count):
-            _, _, _, delta, key, has_value = row
-            offset = base + delta
-            if offset < end and (
-                key is None or last.get(key, offset) > offset or (are_tombstones_due and not has_value)
-            ):
-                continue
-            rows.append(row)
-            has_tombstone = has_tombstone or not has_value
-        return rows, has_tombstone
+        return header, records.batch.data
 
     # ---- batches without records
 
@@ -126,29 +120,24 @@ class BatchFilter:
     # ---- batches with fewer records
 
     def _rewritten(
-        self, batch: StoredBatch, data: bytes, rows: list[Outline], needs_horizon: bool
+        self, records: BatchRecords, is_kept: bytes | bytearray, needs_horizon: bool
     ) -> tuple[BatchHeader, bytes]:
-        """The batch with only these records, and with a new delete horizon if `needs_horizon`."""
-        header = batch.header
-        check_crc(batch.data, header)
-        base = header.base_timestamp
+        """The batch with some of its records, and with a new delete horizon if `needs_horizon`."""
+        header, data, found = records.batch.header, records.data, records.outlines
+        check_crc(records.batch.data, header)
+        base, deltas = header.base_timestamp, [*compress(found.timestamp_deltas, is_kept)]
         if not header.is_log_append_time:
-            header = header._replace(max_timestamp=in_64_bits(base + max([row[2] for row in rows])))
+            header = header._replace(max_timestamp=in_64_bits(base + max(deltas)))
+        kept = [data[start:end] for start, end in compress(pairwise(found.bounds), is_kept)]
         if needs_horizon:
             horizon = min(MAX_LONG, self._now + self._delete_retention_ms)
-            records = b"".join(with_timestamp_delta(data, row[0], row[1], base + row[2] - horizon) for row in rows)
+            kept = [*map(with_timestamp_delta, kept, [base + delta - horizon for delta in deltas])]
             header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=horizon)
-        else:
-            records = b"".join([data[row[0] : row[1]] for row in rows])
-        return _written(header._replace(record_count=len(rows)), compress(header.codec, records))
+        return _written(header._replace(record_count=len(kept)), compressed(header.codec, b"".join(kept)))
 
 
 def _written(header: BatchHeader, records: bytes) -> tuple[BatchHeader, bytes]:
     """Encode a batch of this header and these (compressed) records; sets length and checksum."""
-    batch = bytearray(HEADER_BYTES + len(records))
-    header = header._replace(length=len(batch) - LENGTH_END)
-    _HEADER.pack_into(batch, 0, *header)
-    batch[HEADER_BYTES:] = records
-    crc = crc32c(memoryview(batch)[CRC_FROM:])
-    _CRC.pack_into(batch, PREFIX_BYTES, crc)
-    return header._replace(crc=crc), bytes(batch)
+    checked = _HEADER.pack(*header)[CRC_FROM:] + records
+    header = header._replace(length=CRC_FROM + len(checked) - LENGTH_END, crc=crc32c(checked))
+    return header, _HEADER.pack(*header)[:CRC_FROM] + checked

@@ -1,30 +1,37 @@
-"""Positions of a batch's records in its bytes, and the fields that compaction needs; no other field is read.
+"""Positions of a batch's records in its bytes, and the fields that compaction needs, as columns; no other field is read.
 
 The batches come from the log, and the append has proven their records well-formed. As in that proof (see
 `protocol.records.record`), the twins of a record that was read are not read one by one. Twins are neighbours of one size whose
 keys have one size, and whose timestamps and offsets differ in their lowest seven bits only.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import repeat
+from collections.abc import Sequence
 from struct import unpack_from
+from typing import NamedTuple
 
 from reference.protocol.records.errors import InvalidRecord
 from reference.protocol.records.record import ALONE, EVEN, count_alike, lowest_bytes
 from reference.protocol.records.varint import VARLONG_BYTES, in_64_bits, read_raw, varint
 
-Outline = tuple[int, int, int, int, bytes | None, bool]
-"""Where a record begins and ends, its timestamp and offset deltas, its key, and whether it has a value.
 
-A plain tuple: one is made for every record of a log, and a named one would take twice the time.
-"""
+class Outlines(NamedTuple):
+    """A batch's records, column by column: a list takes twins as a whole, where tuples would be made one by one."""
+
+    bounds: list[int]
+    """Where each record begins, and where the last one ends."""
+    timestamp_deltas: list[int]
+    offset_deltas: list[int]
+    keys: list[bytes | None]
+    tombstones: list[int]
+    """Indexes of the records without a value."""
 
 
-def outlines(data: bytes, count: int) -> Iterator[Outline]:
+def outlines(data: bytes, count: int) -> Outlines:
     """The outlines of a batch's (unpacked) records.
 
     Errors: InvalidRecord when the data are not `count` records and nothing else.
     """
+    found = bounds, timestamps, offsets, keys, tombstones = Outlines([0], [], [], [], [])
     position = index = last_size = 0
     try:
         while index < count:
@@ -67,15 +74,20 @@ def outlines(data: bytes, count: int) -> Iterator[Outline]:
             else:
                 position += key_size >> 1
                 key = data[key_at:position]
-            record = start, end, timestamp, offset >> 1, key, not data[position] & 1
-            yield record
+            bounds.append(end)
+            timestamps.append(timestamp)
+            offsets.append(offset >> 1)
+            keys.append(key)
+            if is_tombstone := data[position] & 1:
+                tombstones.append(index)
             index += 1
             if size == last_size and position < end and index < count and data[end] == data[start]:
                 shape = (
                     *range(offset_at + 1, key_at), *range(start, timestamp_at - 1), *range(timestamp_at + 1, offset_at), position,
                 )  # fmt: skip
-                twins, rows = _twins(data, record, shape, (timestamp_at, offset_at, key_at), count - index + 1)
-                yield from rows
+                twins = _add_twins(found, data, shape, (timestamp_at, offset_at, key_at), count - index + 1)
+                if twins and is_tombstone:
+                    tombstones.extend(range(index, index + twins))
                 index += twins
                 end += twins * (end - start)
             position, last_size = end, size
@@ -83,48 +95,47 @@ def outlines(data: bytes, count: int) -> Iterator[Outline]:
         raise InvalidRecord(f"record {index} of {count} is cut off") from None
     if position != len(data):
         raise InvalidRecord(f"the {count} records end at {position} of {len(data)} bytes")
+    return found
 
 
-def _twins(
-    data: bytes, record: Outline, shape: tuple[int, ...], places: tuple[int, int, int], most: int
-) -> tuple[int, Iterator[Outline]]:
-    """How many twins a record has, and their outlines.
+def _add_twins(found: Outlines, data: bytes, shape: tuple[int, ...], places: tuple[int, int, int], most: int) -> int:
+    """Add the twins of the last record to all columns but the tombstones; returns how many there are.
 
     Input: positions of the record's shape, and of its timestamp delta, offset delta and key; the number of records from it on.
     """
-    start, end, timestamp, offset, key, has_value = record
     timestamp_at, offset_at, key_at = places
-    size = end - start
+    start, end = found.bounds[-2:]
+    size, key = end - start, found.keys[-1]
     alike = count_alike(data, shape, size, min(most, len(ALONE)))
     timestamps = lowest_bytes(data, timestamp_at, size, alike)
     offsets = lowest_bytes(data, offset_at, size, alike)
     if not timestamps or not offsets:
-        return 0, iter(())
-    twins, length = alike - 1, alike * size
-    rows = zip(
-        range(end, start + length, size),
-        range(end + size, end + length, size),
-        _numbers(timestamps, timestamp),
-        _numbers(offsets, offset),
-        repeat(None) if key is None else unpack_from(f"{size - len(key)}x{len(key)}s" * twins, data, key_at + len(key)),
-        repeat(has_value),
+        return 0
+    twins = alike - 1
+    found.bounds.extend(range(end + size, end + twins * size + 1, size))
+    found.timestamp_deltas.extend(_numbers(timestamps, found.timestamp_deltas[-1]))
+    found.offset_deltas.extend(_numbers(offsets, found.offset_deltas[-1]))
+    found.keys.extend(
+        [None] * twins
+        if key is None
+        else unpack_from(f"{size - len(key)}x{len(key)}s" * twins, data, key_at + len(key))
     )
-    return twins, rows
+    return twins
 
 
-def _numbers(lowest: bytes, first: int) -> Iterable[int]:
+def _numbers(lowest: bytes, first: int) -> Sequence[int]:
     """The numbers of a record's twins, from the lowest bytes of all and the record's own number."""
     if lowest == EVEN[lowest[0] >> 1 :][: len(lowest)]:
         return range(first + 1, first + len(lowest))
     if lowest.count(lowest[0]) == len(lowest):
-        return repeat(first)
+        return [first] * (len(lowest) - 1)
     base = first - (lowest[0] >> 1)
     return [base + (byte >> 1) for byte in lowest[1:]]
 
 
-def with_timestamp_delta(data: bytes, start: int, end: int, delta: int) -> bytes:
+def with_timestamp_delta(record: bytes, delta: int) -> bytes:
     """The bytes of a record with another timestamp delta."""
-    _, attributes_at = read_raw(data, start)
-    _, rest_at = read_raw(data, attributes_at + 1, VARLONG_BYTES)
-    body = data[attributes_at : attributes_at + 1] + varint(in_64_bits(delta)) + data[rest_at:end]
+    _, attributes_at = read_raw(record, 0)
+    _, rest_at = read_raw(record, attributes_at + 1, VARLONG_BYTES)
+    body = record[attributes_at : attributes_at + 1] + varint(in_64_bits(delta)) + record[rest_at:]
     return varint(len(body)) + body

@@ -27,6 +27,7 @@ from reference.protocol.records.batch import (
 )
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
+from reference.storage import offset_map
 from reference.storage.cleanable import Cleanable, cleanable, groups
 from reference.storage.cleaning import Cleaning, Done
 from reference.storage.config import DAY_MS, LogConfig
@@ -34,6 +35,7 @@ from reference.storage.errors import StorageError
 from reference.storage.log import Log
 from reference.storage.offset_map import ENTRY_BYTES, OffsetMap
 from reference.storage.posix_disk import PosixDisk
+from reference.storage.record_outline import Outlines, outlines
 from reference.storage.recovery import PreviousRun
 from reference.storage.segment import StoredBatch
 from reference.storage.simulated_disk import SimulatedDisk
@@ -358,7 +360,7 @@ def test_segments_whose_indexes_are_full_together_are_trusted_at_the_next_start(
     assert found is not None and found.offset == 6
 
 
-class NeverWalked(dict[bytes, Offset]):
+class NeverWalked(dict[bytes, int]):
     def __iter__(self) -> Iterator[bytes]:
         raise AssertionError("a batch costs what it holds, not what the map holds")
 
@@ -370,7 +372,45 @@ def test_the_map_takes_a_batch_without_a_walk_over_its_keys() -> None:
     data = memoryview(build([Record(Offset(index), NOW, key, b"") for index, key in enumerate((b"a", b"bc"))]))
     for _ in range(2):
         keys.read(StoredBatch(read_header(data), 0, data))
-    assert keys.size_bytes == 2 * ENTRY_BYTES + 3
+    assert keys.size_bytes == 2 * ENTRY_BYTES + 3 + 4
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_batch_that_stays_or_goes_as_a_whole_is_read_once(monkeypatch: pytest.MonkeyPatch, codec: Codec) -> None:
+    log = open_log(config=COMPACT)
+    put(log, ("a", "1"), ("b", "1"), codec=codec)
+    put(log, ("a", "2"), ("c", "2"), codec=codec)
+    put(log, ("a", "3"), ("b", "3"), codec=codec)
+    stays = bytes(batches(log)[-1].data)
+    read: list[bytes] = []
+
+    def noted(data: bytes, count: int) -> Outlines:
+        read.append(data)
+        return outlines(data, count)
+
+    monkeypatch.setattr(offset_map, "outlines", noted)
+    compact(log)
+    assert len(read) == 4
+    assert read[3] == read[1]
+    assert rows(log) == [(3, "c", "2"), (4, "a", "3"), (5, "b", "3")]
+    assert bytes(batches(log)[-1].data) == stays
+
+
+def test_records_below_the_start_of_the_section_are_superseded_by_its_keys_and_supersede_none() -> None:
+    log = open_log(config=replace(COMPACT, cleanup_policy="compact,delete"))
+    put(log, ("a", "0"), ("b", "1"))
+    put(log, ("a", "2"), ("b", "3"), ("c", "4"), ("d", "5"), ("c", "6"))
+    put(log, ("d", "7"), ("e", "8"))
+    log.roll(NOW)
+    log.flush()
+    for keys in compacted_from(log, 5), compacted_from(log, 4):
+        assert keys == "a0 b1 a2 b3 c6 d7 e8"
+
+
+def compacted_from(log: Log, start: int) -> str:
+    cleaning = Cleaning(log, Cleanable(Offset(start), log.active_base, 0, 1, False), NOW, MAP_BYTES)
+    assert list(cleaning.steps())
+    return " ".join(f"{key}{value}" for _, key, value in rows(log))
 
 
 def test_on_the_operating_systems_files(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Outlines of records agree with reading them one by one, also where runs of equal shape are skipped."""
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,15 @@ from reference.protocol.records.errors import InvalidRecord
 from reference.protocol.records.record import Record, write_record
 from reference.protocol.records.varint import read_varint, read_varlong
 from reference.storage import record_outline
-from reference.storage.record_outline import Outline, outlines
+from reference.storage.record_outline import Outlines, outlines
 
 
-def one_by_one(data: bytes, count: int) -> list[Outline]:
+def one_by_one(data: bytes, count: int) -> Outlines:
     """The outlines, by reading one record after another."""
-    position, rows = 0, []
+    position = 0
+    found = Outlines([0], [], [], [], [])
     try:
-        for _ in range(count):
+        for index in range(count):
             start = position
             size, position = read_varint(data, start)
             end = position + size if size >= 0 else position + ~size
@@ -29,13 +29,18 @@ def one_by_one(data: bytes, count: int) -> list[Outline]:
             key_size, position = read_varint(data, position)
             key = None if key_size < 0 else data[position : position + key_size]
             position += max(0, key_size)
-            rows.append((start, end, timestamp, offset if offset >= 0 else ~offset, key, not data[position] & 1))
+            if data[position] & 1:
+                found.tombstones.append(index)
+            found.bounds.append(end)
+            found.timestamp_deltas.append(timestamp)
+            found.offset_deltas.append(offset if offset >= 0 else ~offset)
+            found.keys.append(key)
             position = end
     except IndexError:
         raise InvalidRecord("a record is cut off") from None
     if position != len(data):
         raise InvalidRecord("there are other bytes")
-    return rows
+    return found
 
 
 def written(records: list[Record]) -> bytes:
@@ -73,9 +78,12 @@ def records_of(chance: random.Random, runs: list[tuple]) -> list[Record]:
 def test_outlines_are_what_reading_one_by_one_finds(chance: random.Random, runs: list[tuple]) -> None:
     records = records_of(chance, runs)
     data = written(records)
-    found = list(outlines(data, len(records)))
+    found = outlines(data, len(records))
     assert found == one_by_one(data, len(records))
-    assert [row[2:] for row in found] == [(r.timestamp, r.offset, r.key, r.value is not None) for r in records]
+    assert found.timestamp_deltas == [record.timestamp for record in records]
+    assert found.offset_deltas == [record.offset for record in records]
+    assert found.keys == [record.key for record in records]
+    assert found.tombstones == [index for index, record in enumerate(records) if record.value is None]
 
 
 @given(st.randoms(use_true_random=False), RUNS, st.integers(1, 3))
@@ -89,22 +97,21 @@ def test_damaged_bytes_are_found_the_same(chance: random.Random, runs: list[tupl
         expected = one_by_one(damaged, len(records))
     except InvalidRecord:
         with pytest.raises(InvalidRecord):
-            list(outlines(damaged, len(records)))
+            outlines(damaged, len(records))
         return
-    assert list(outlines(damaged, len(records))) == expected
+    assert outlines(damaged, len(records)) == expected
 
 
 def test_a_run_of_twins_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """600 records of one shape: one is read for each 64 offsets, whatever the timestamps."""
     counts: list[int] = []
-    original = record_outline._twins
+    original = record_outline._add_twins
 
-    def counted(*given: Any) -> tuple[int, Iterator[Outline]]:
-        found = original(*given)
-        counts.append(found[0])
-        return found
+    def counted(*given: Any) -> int:
+        counts.append(original(*given))
+        return counts[-1]
 
-    monkeypatch.setattr(record_outline, "_twins", counted)
+    monkeypatch.setattr(record_outline, "_add_twins", counted)
     chance = random.Random(3)
     data = written(
         [
@@ -112,6 +119,6 @@ def test_a_run_of_twins_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch)
             for index in range(600)
         ]
     )
-    assert [*outlines(data, 600)] == one_by_one(data, 600)
+    assert outlines(data, 600) == one_by_one(data, 600)
     assert len(counts) <= 12
     assert sum(counts) > 570

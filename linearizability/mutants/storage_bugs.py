@@ -6,6 +6,7 @@ from typing import Any
 
 from linearizability.mutants.registry import mutant
 from reference.storage.errors import StorageError
+from reference.storage.log_directory import METADATA_TOPIC
 
 
 @mutant(
@@ -141,3 +142,23 @@ def failed_flush_forgotten(original: Any, disk: Any, error: OSError) -> None:
 )
 def page_cache_trusted(original: Any, file: Any, position: int, data: Any) -> None:
     return None
+
+
+@mutant(
+    "reference.storage.log_directory:LogDirectory._make_way",
+    "A broker that was down while a topic was deleted and created again takes the old log for the new one's (KAFKA-14616).",
+    fuzz=True, nodes=3,
+)  # fmt: skip
+def deleted_topics_log_kept(original: Any, directory: Any, key: Any, topic_id: Any) -> None:
+    if key[0] == METADATA_TOPIC:
+        original(directory, key, topic_id)
+
+
+@mutant(
+    "reference.storage.directory_checkpoints:DirectoryCheckpoints.write",
+    "After a kill a topic begins with the high watermark that was stored for a deleted one of its name.",
+    fuzz=True, nodes=3, breaks=("high-watermark-not-stored",),
+)  # fmt: skip
+def deleted_topics_high_watermark_kept(original: Any, checkpoints: Any, checksums: Any) -> None:
+    checkpoints.has_stale_lines = False
+    original(checkpoints, checksums)

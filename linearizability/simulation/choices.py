@@ -22,10 +22,10 @@ class Choices(Protocol):
 
 
 class SeededChoices:
-    """Choices by a seed."""
+    """Choices by a seed; another stream has others for the same seed."""
 
-    def __init__(self, seed: int) -> None:
-        self._chance = random.Random(f"schedule/{seed}")
+    def __init__(self, seed: int, stream: str = "schedule") -> None:
+        self._chance = random.Random(f"{stream}/{seed}")
 
     def integer(self, low: int, high: int) -> int:
         return self._chance.randint(low, high)

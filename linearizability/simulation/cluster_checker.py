@@ -64,7 +64,7 @@ class ClusterChecker:
         self._votes: dict[tuple[int, int], int] = {}
         self._broker_epochs: dict[int, int] = {}
         """The newest registration of each broker."""
-        self._excuses: dict[str, int] = {}
+        self._excuses: dict[PartitionOracle, int] = {}
         """Partition -> the number of the excuse that it has now."""
         self._numbers = 0
         self.mark: Callable[..., None] = _mark_nothing
@@ -81,6 +81,10 @@ class ClusterChecker:
     def oracle(self, key: Key) -> PartitionOracle | None:
         """The oracle of a partition of the newest topic with this name; None where there is none."""
         return self._newest.get(key)
+
+    def oracle_of_id(self, topic_id: UUID, index: int) -> PartitionOracle | None:
+        """The oracle of a partition of the topic with this id; None where there is none."""
+        return self._oracles.get((topic_id, index))
 
     @property
     def leader_changes(self) -> int:
@@ -282,9 +286,9 @@ class ClusterChecker:
     def _note_excuse(self, oracle: PartitionOracle) -> None:
         """Record that losses of a partition are excused from now on, because of these nodes, or no longer are."""
         if not oracle.excuse_nodes:
-            self.mark(OVER, number=self._excuses.pop(oracle.name))
+            self.mark(OVER, number=self._excuses.pop(oracle))
             return
-        number = self._excuses.setdefault(oracle.name, self._numbers + 1)
+        number = self._excuses.setdefault(oracle, self._numbers + 1)
         self._numbers = max(self._numbers, number)
         self.mark(EXCUSE, number=number, cause="power-loss", keys=[oracle.name], nodes=[*oracle.excuse_nodes])
 

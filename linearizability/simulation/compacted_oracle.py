@@ -42,6 +42,10 @@ class CompactedOracle(PartitionOracle):
     def count_follower(self, number: int, partition: Partition, follower: int, end: int) -> None:
         """Do nothing: a follower's batches prove nothing about its leader's."""
 
+    def lost_ends(self, number: int, partition: Partition) -> bool:
+        """Whether something may be lost: of the content nothing is known, and a marker may be among it."""
+        return self.is_excused
+
     def _commit(self, number: int, view: View, high_watermark: int) -> bool:
         if high_watermark <= self.committed_end:
             return False

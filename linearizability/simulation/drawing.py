@@ -5,7 +5,12 @@ from __future__ import annotations
 from linearizability.simulation.choices import Choices, SeededChoices
 from linearizability.simulation.drawing_clusters import several
 from linearizability.simulation.drawing_compaction import with_compacted_coordinators, with_compaction
-from linearizability.simulation.drawing_rare import with_deaths_and_cleanings, with_rarities, with_small_portions
+from linearizability.simulation.drawing_rare import (
+    with_deaths_and_cleanings,
+    with_rarities,
+    with_recreation,
+    with_small_portions,
+)
 from linearizability.simulation.drawing_voters import with_changing_voters
 from linearizability.simulation.drawing_zookeeper import under_zookeeper
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
@@ -27,7 +32,8 @@ def draw(
         drawn = with_changing_voters(choices, drawn)
     else:
         drawn = with_deaths_and_cleanings(choices, seed, with_compaction(choices, seed, drawn))
-        return with_compacted_coordinators(choices, seed, with_small_portions(choices, seed, drawn))
+        drawn = with_compacted_coordinators(choices, seed, with_small_portions(choices, seed, drawn))
+        return with_recreation(seed, drawn)
     return with_small_portions(choices, seed, drawn)
 
 

@@ -6,8 +6,8 @@ Drawn after everything else, so that the rest of a seed's schedule stays the sam
 
 from __future__ import annotations
 
-from linearizability.simulation.choices import Choices
-from linearizability.simulation.schedule import ANY_ORDER, Client, Fault, Schedule, Seeker
+from linearizability.simulation.choices import Choices, SeededChoices
+from linearizability.simulation.schedule import ANY_ORDER, Client, Fault, Recreator, Schedule, Seeker
 
 EVERY, FROM = 5, 3
 """Seeds whose remainder by the first is at least the second have some of it. Seeds 0 to 2 do not: stored trials know a mutant's
@@ -22,6 +22,10 @@ QUICK_SNAPSHOTS = {
     "metadata.max.retention.bytes": "1",
 }
 """Frequent snapshots, of which only the newest is kept."""
+RECREATES = (10, 4)
+"""Seeds with this remainder by the first have a topic that is created again and again."""
+MOST_ENDS = 4
+HIGH_WATERMARK_INTERVAL = "replica.high.watermark.checkpoint.interval.ms"
 MOST_CHANGES_AT_START = 9
 """So many make the metadata log with its first segment; one node alone goes on and registers, in 22 changes."""
 
@@ -65,6 +69,44 @@ def with_small_portions(choices: Choices, seed: int, schedule: Schedule) -> Sche
     if seed % EVERY < FROM or choices.integer(0, 2) != 2:
         return schedule
     return schedule.model_copy(update={"small_portions": True})
+
+
+def with_recreation(seed: int, schedule: Schedule) -> Schedule:
+    """The same schedule; for some seeds with a topic that is deleted and created again, and nodes that are down meanwhile.
+
+    It is drawn from a stream of its own, and all else of these seeds' schedules is what it was before.
+    """
+    every, remainder = RECREATES
+    if seed % every != remainder:
+        return schedule
+    choices = SeededChoices(seed, "recreation")
+    configs = choices.one_of(({}, {"flush.messages": "1"}, {"internal.segment.bytes": "1000"}))
+    recreator = Recreator(
+        configs=configs,
+        batches=choices.one_of((20, 3, 50)),
+        pause_ms=choices.one_of((10, 3, 25)),
+    )
+    ends = [_end_beside_deletion(choices, schedule) for _ in range(choices.integer(1, MOST_ENDS))]
+    drawn = {
+        "clients": (*schedule.clients, recreator),
+        "properties": schedule.properties | {HIGH_WATERMARK_INTERVAL: choices.one_of(("1000", "300"))},
+    }
+    return _with_faults(schedule.model_copy(update=drawn), [*schedule.faults, *ends])
+
+
+def _end_beside_deletion(choices: Choices, schedule: Schedule) -> Fault:
+    """A process ends: at some time or, of several nodes, in half of the cases soon after it has deleted its replica."""
+    ends = ("crash", "crash", "stop") if schedule.nodes == 1 else ("crash", "power-loss", "crash", "stop")
+    fault = Fault(
+        at_ms=choices.integer(1, schedule.duration_ms),
+        kind=choices.one_of(ends),
+        node=choices.one_of(schedule.node_ids),
+        for_ms=choices.one_of((200, 50, 800)),
+    )
+    if schedule.nodes == 1 or choices.integer(0, 1):
+        return fault
+    wait_ms = choices.one_of((150, 0, 60, 250, 400))
+    return fault.model_copy(update={"after": "GiveUpReplica", "role": "actor", "wait_ms": wait_ms})
 
 
 def _with_seekers(choices: Choices, schedule: Schedule) -> Schedule:

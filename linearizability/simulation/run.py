@@ -37,6 +37,7 @@ from linearizability.simulation.operating import Operator
 from linearizability.simulation.portions import portions
 from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
+from linearizability.simulation.recreating import SimulatedRecreator
 from linearizability.simulation.restarting import lose_one, start_again
 from linearizability.simulation.schedule import (
     Administrator,
@@ -45,6 +46,7 @@ from linearizability.simulation.schedule import (
     Copier,
     Member,
     Producer,
+    Recreator,
     Schedule,
     Seeker,
     Transactor,
@@ -240,6 +242,8 @@ class SimulatedRun:
             case Updater():
                 topic = next(each for each in self._schedule.compacted if each.name == plan.topic)
                 return SimulatedUpdater(self.cluster, recorder.process, recorder, plan, topic)
+            case Recreator():
+                return SimulatedRecreator(self.cluster, recorder.process, recorder, plan)
             case Administrator():
                 return SimulatedAdministrator.for_plan(self.cluster, recorder.process, recorder, plan)
 

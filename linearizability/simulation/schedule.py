@@ -74,7 +74,7 @@ ONE_NODE_FAULTS = tuple(FAULTS)[: [*FAULTS].index("cut")]
 STEPS = (
     "BecomeLeader", "BecomeFollower", "ExpandIsr", "ShrinkIsr", "CommitIsr", "Produce", "AnswerFetch", "AppendFetched",
     "AdvanceHighWatermark", "AdoptHighWatermark", "Truncate", "Acknowledge", "Restart", "AppendRecord", "ApplyFetch",
-    "BecomeProspective", "BecomeCandidate", "GrantVote", "LearnEpoch",
+    "BecomeProspective", "BecomeCandidate", "GrantVote", "LearnEpoch", "GiveUpReplica",
 )  # fmt: skip
 """Steps of the specification that a fault may wait for."""
 
@@ -87,7 +87,6 @@ TRANSACTION_TIMEOUT_MS = 2_000
 
 CLIENTS = -1
 """Where clients are, in the geography of nodes."""
-
 
 MOST_NODES = 9
 MOST_REPLICAS = 3
@@ -184,6 +183,15 @@ class Updater(Value):
     """Percentage of its steps that read the whole topic."""
 
 
+class Recreator(Value):
+    """A client that creates a topic `again`, gives it at most `batches`, reads and deletes it, and begins again."""
+
+    kind: Literal["recreator"] = "recreator"
+    configs: dict[str, str] = {}
+    batches: int = Field(default=4, ge=1, le=1_000)
+    pause_ms: int = Field(default=10, ge=1, le=10_000)
+
+
 class Transactor(Value):
     """A transactional producer: transactions over a few partitions, most of them committed."""
 
@@ -244,7 +252,8 @@ class Copier(Member):
 
 
 Client = Annotated[
-    Producer | Consumer | Administrator | Seeker | Updater | Transactor | Member | Copier, Field(discriminator="kind")
+    Producer | Consumer | Administrator | Seeker | Updater | Recreator | Transactor | Member | Copier,
+    Field(discriminator="kind"),
 ]
 
 
@@ -371,9 +380,10 @@ class Schedule(Value):
 
     @property
     def is_traceable(self) -> bool:
-        """Whether the specification knows all that happens: a process that is killed within a step leaves a part of it done,
-        of which no event was traced. Neither does it know logs with gaps, nor answers whose records change on their way."""
-        unknown = any(fault.kind in ("crash-in-step", "send-late") for fault in self.faults)
+        """Whether the specification knows all that happens. It knows no part of a step, after which a process is killed, no logs
+        with gaps, no answers whose records change on their way, and no two topics of one name."""
+        kinds = {each.kind for each in (*self.faults, *self.clients)}
+        unknown = kinds & {"crash-in-step", "send-late", "recreator"}
         return not (self.compacted or self.first_start_dies_at or unknown)
 
     @property
@@ -411,8 +421,7 @@ class Schedule(Value):
     @property
     def transacts(self) -> bool:
         """Whether some client writes in transactions."""
-        kinds = ("transactor", "copier")
-        return any(client.kind in kinds for client in self.clients)
+        return any(client.kind in ("transactor", "copier") for client in self.clients)
 
     @property
     def has_groups(self) -> bool:

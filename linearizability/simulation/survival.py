@@ -45,6 +45,8 @@ class Survival:
         """The lines of each checkpoint of offsets, by disk and name, as they were last written."""
         self._committed: dict[str, tuple[UUID, int]] = {}
         """The high watermark of each log that was last stored."""
+        self._highest: dict[tuple[UUID, int], int] = {}
+        """The highest that was ever stored, by topic id and partition."""
 
     def __bool__(self) -> bool:
         """Whether some log was not seen again."""
@@ -90,15 +92,21 @@ class Survival:
     def committed(self, partition: Partition, high_watermark: int) -> None:
         """A high watermark is written to a checkpoint."""
         self._committed[partition.name] = partition.topic_id, high_watermark
+        self._note_highest(partition, high_watermark)
+
+    def _note_highest(self, partition: Partition, high_watermark: int) -> None:
+        """A log that is being moved may have its line in the other directory."""
+        place = partition.topic_id, partition.index
+        self._highest[place] = max(high_watermark, self._highest.get(place, 0))
 
     def checkpoint_written(self, node: Node, disk: SimulatedDisk, name: str, data: bytes) -> None:
         """A node writes a checkpoint of offsets. Lines of logs that have moved to another directory stay until the next start
-        there, and are not read. One that is written for one log alone, as one is moved here, repeats the other lines: they say
-        what the file said. Errors: Violation."""
+        there, and are not read. One that is written for one log alone, which is moved here or was deleted, repeats the others'
+        lines: they say what the file said. Errors: Violation."""
         rule, bound_of = BOUNDS[name]
         rows = data.decode().splitlines()[2:]
         known, self._written[id(disk), name] = self._written.get((id(disk), name), ()), rows
-        repeated = {*known} if len({*rows} - {*known}) == 1 else set[str]()
+        repeated = {*known} if len({*rows} - {*known}) == 1 or {*rows} < {*known} else set[str]()
         lines = [line.split(" ") for line in rows]
         if name == HIGH_WATERMARKS:
             stored = {f"{topic}-{index}" for topic, index, _ in lines}
@@ -110,15 +118,19 @@ class Survival:
                 holder = node.logs.holder(key)
                 if holder is not None and holder.disk is cast(object, disk):
                     self.carried_over(holder.logs[key], int(offset))
-            if partition is None or partition.log._disk is not cast(object, disk):
+            if partition is None:
                 continue
-            if int(offset) > bound_of(partition) and f"{topic} {index} {offset}" not in repeated:
+            if partition.log._disk is not cast(object, disk):
+                if name == HIGH_WATERMARKS:
+                    self._note_highest(partition, int(offset))
+            elif int(offset) <= bound_of(partition):
+                if name == HIGH_WATERMARKS:
+                    self.committed(partition, int(offset))
+            elif f"{topic} {index} {offset}" not in repeated:
                 text = (
                     f"{name} of {self._name} says {offset} of {partition.name}, where {bound_of(partition)} is the most"
                 )
                 self._world.broken(rule, text)
-            if name == HIGH_WATERMARKS:
-                self.committed(partition, int(offset))
 
     def carried_over(self, log: Log, high_watermark: int) -> None:
         """A high watermark is written again by a node that has no replica for the log yet, as one that stops before it was given
@@ -153,11 +165,11 @@ class Survival:
             if partition is None:
                 continue
             del self._before[key]
-            if partition.topic_id != before.topic_id:
-                continue
             after = self._contents(partition)
             recovered_end, high_watermark = self._restarts.pop(partition.name, (after.end, None))
             self._require_committed(partition, recovered_end, high_watermark)
+            if partition.topic_id != before.topic_id:
+                continue
             if recovered_end >= least:
                 least = 0
             after = after.up_to(min(recovered_end, before.end) if key in self._may_have_grown else recovered_end)
@@ -169,12 +181,18 @@ class Survival:
                 self._world.counts["records lost in power failures"] += before.end - after.end
 
     def _require_committed(self, partition: Partition, end: int, high_watermark: int | None) -> None:
-        """A replica begins with the high watermark that was last stored, as far as its log goes. Errors: Violation."""
+        """A replica begins with the high watermark that was last stored, as far as its log goes; in no case beyond any that was
+        stored for its topic, for one of a deleted topic of its name says nothing about it. Errors: Violation."""
+        if high_watermark is None:
+            return
         topic_id, stored = self._committed.get(partition.name, (None, 0))
         least = min(stored, end) if topic_id == partition.topic_id else 0
-        if high_watermark is not None and high_watermark < least:
-            text = f"{partition.name} on {self._name} begins with the high watermark {high_watermark}, where {least} was stored"
-            raise Violation("high-watermark-forgotten", text)
+        text = f"{partition.name} on {self._name} begins with the high watermark {high_watermark}, where"
+        if high_watermark < least:
+            raise Violation("high-watermark-forgotten", f"{text} {least} was stored")
+        most = max(self._highest.get((partition.topic_id, partition.index), 0), partition.log.log_start_offset)
+        if high_watermark > most:
+            raise Violation("high-watermark-not-stored", f"{text} {most} is the most that was stored for its topic")
 
 
 def _written_end(partition: Partition) -> int:

@@ -94,6 +94,8 @@ def test_fuzzing_finds(name: str):
         ("removed-leader-never-stands", 107, {"nodes": 3, "coordination": "changing-voters"}),
         ("aborted-records-revived", 93, {"workload": "copy"}),
         ("idle-epoch-left-behind", 683, {"nodes": 3}),
+        ("deleted-topics-log-kept", 4, {"nodes": 3}),
+        ("deleted-topics-high-watermark-kept", 114, {"nodes": 3}),
     ],
 )
 def test_a_rare_bug_is_found_by_the_first_run_that_shows_it(name: str, seed: int, drawn: dict[str, Any]):

@@ -99,7 +99,7 @@ def test_drawing_reaches_every_kind_of_client_and_fault():
     assert {fault.kind for each in drawn for fault in each.faults} == set(ONE_NODE_FAULTS)
     assert set(get_args(Fault.model_fields["kind"].annotation)) == set(FAULTS)
     kinds = {client.kind for each in drawn for client in each.clients}
-    assert kinds == {"producer", "consumer", "administrator", "seeker", "updater"}
+    assert kinds == {"producer", "consumer", "administrator", "seeker", "updater", "recreator"}
     assert {topic.deletes for each in drawn for topic in each.topics} == {True, False}
     assert {fault.amount for each in drawn for fault in each.faults if fault.kind == "power-loss"} == {0, ANY_ORDER}
     assert {each.always_flushed for each in drawn} == {True, False}
@@ -129,7 +129,8 @@ def test_schedules_of_clusters_reach_every_fault_and_survive_their_files(nodes: 
     assert {fault.messages for each in drawn for fault in each.faults} == {"", *MESSAGES}
     roles = {"", "leader", "controller", "bystander", "actor", "other", "between"}
     assert {fault.role for each in drawn for fault in each.faults} == roles
-    assert {fault.after for each in drawn for fault in each.faults} == {"", *PARTITION_STEPS, *QUORUM_STEPS}
+    steps = {"", "GiveUpReplica", *PARTITION_STEPS, *QUORUM_STEPS}
+    assert {fault.after for each in drawn for fault in each.faults} == steps
     assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
 
 
@@ -137,7 +138,7 @@ def test_schedules_of_clusters_reach_every_fault_and_survive_their_files(nodes: 
 def test_what_is_rare_is_added_to_some_seeds_and_changes_nothing_else(nodes: int, workload: str):
     for seed in range(20):
         drawn = draw(seed, None, nodes, workload)
-        plain = [client for client in drawn.clients if client.kind not in ("seeker", "updater")]
+        plain = [client for client in drawn.clients if client.kind not in ("seeker", "updater", "recreator")]
         plainest = LATE_AT if seed % LATE_EVERY == LATE_AT else 0
         # The draws are those of the seed; rare features are those of a seed without any.
         without = recipe(SeededChoices(seed), plainest, None, nodes, workload)

@@ -8,7 +8,6 @@ between two generations, and the partitions that still lack a marker.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from linearizability.simulation.schedule import GROUPS_TOPIC, TRANSACTIONS_TOPIC
@@ -17,7 +16,7 @@ from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_state import State as ClassicState
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_description import describe
-from reference.coordinator.group_shard import GroupShard
+from reference.coordinator.group_shard import GroupShard, Producer
 from reference.coordinator.offsets import CommittedOffset
 from reference.coordinator.transaction_coordinator import TransactionCoordinator
 from reference.coordinator.transaction_state import State, Transaction
@@ -25,9 +24,10 @@ from reference.node.coordination import Shard
 from reference.node.known_topics import KnownTopics
 from reference.node.node import Node
 from reference.protocol.codec import CodecError
-from reference.protocol.primitives import FIRST_EPOCH, LONG_AGO
+from reference.protocol.primitives import FIRST_EPOCH, LONG_AGO, Buffer
 from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.records.control import read_end_transaction
+from reference.protocol.records.record import Record
 from reference.replication.partition import Partition
 
 COORDINATED = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
@@ -84,11 +84,20 @@ def _replayed(shard: S, partition: Partition) -> S:
                     if producer is not None:
                         shard.replay_marker(producer, read_end_transaction(record).committed)
                 elif record.key is not None:
-                    with suppress(CodecError):
-                        shard.replay(record.key, record.value, LONG_AGO, producer)
+                    _replay(shard, record, producer, partition.name)
         if offset == before:
             break
     return shard
+
+
+def _replay(shard: Shard, record: Record, producer: Producer | None, name: str) -> None:
+    """Errors: Violation for a record that a coordinator would not load, as compaction has left it."""
+    try:
+        shard.replay(cast(Buffer, record.key), record.value, LONG_AGO, producer)
+    except CodecError:
+        return
+    except Exception as error:
+        raise Violation("record-not-loaded", f"{name} at {record.offset}: {error!r}") from error
 
 
 def _of_groups(node: Node, shard: GroupShard) -> View:

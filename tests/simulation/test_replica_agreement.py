@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import reference.coordinator.consumer_group_description as description
+from linearizability.simulation.coordinator_agreement import _replay
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
+from linearizability.simulation.world import Violation
 from reference.controller.heartbeats import Heartbeats
 from reference.coordinator.group_shard import GroupShard
 from reference.coordinator.transaction_coordinator import TransactionCoordinator
 from reference.node.coordination import Coordination
 from reference.node.replicas import Replicas
 from reference.node.requests import Purgatory
+from reference.protocol.codec import CodecError
+from reference.protocol.primitives import LONG_AGO, Offset
+from reference.protocol.records.record import Record
 from reference.replication.leader import Leading
 from reference.replication.partition import Partition
 
@@ -110,3 +116,23 @@ def test_a_description_that_differs_from_the_state_is_found(monkeypatch: pytest.
 
     monkeypatch.setattr(description, "_assignment", leave_out_the_first_topic)
     assert run_schedule(draw(0, workload="groups"))[0].rule == "description-differs"
+
+
+def test_a_record_that_no_coordinator_could_load_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the tombstone of a member whose other records are compacted away (KAFKA-17306)."""
+    shard: Any = SimpleNamespace(replay=lambda *record: None)
+    record = Record(Offset(7), LONG_AGO, b"key", None)
+    _replay(shard, record, None, "__consumer_offsets-0")
+    shard.replay = refuse(CodecError("of a later version"))
+    _replay(shard, record, None, "__consumer_offsets-0")
+    shard.replay = refuse(ValueError("the member is unknown"))
+    with pytest.raises(Violation, match=r"__consumer_offsets-0 at 7: ValueError.*the member is unknown") as broken:
+        _replay(shard, record, None, "__consumer_offsets-0")
+    assert broken.value.rule == "record-not-loaded"
+
+
+def refuse(error: Exception) -> Callable[..., None]:
+    def replay(*record: object) -> None:
+        raise error
+
+    return replay

@@ -18,10 +18,15 @@ from conformance.committed_offsets import (
 )
 from conformance.requirement import requirement
 from conformance.requirements.group_survival import group_at
+from conformance.transaction_client import CLASSIC, TransactionalClient
 from linearizability.client.requests import Topic, delete_topics_request
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.end_txn import EndTxnRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.join_group import JoinGroupRequest
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 WITH_INSTANCES = 5
 """The first version of JoinGroup with static members (KIP-345)."""
@@ -40,6 +45,8 @@ EARLY_S = 1
 """An offset may expire earlier by this time, because the coordinator's clock and the suite's are read at different moments."""
 BEFORE_THE_OTHER_S = 30.0
 """The time within which an offset with its own short retention must be removed: less than the other offset's retention."""
+OPEN_FOR_MS = 280_000
+"""The timeout of a transaction that is open when offsets expire."""
 GONE_WITHIN_S = 60.0
 """The time from the end of the retention within which offsets must be removed, on a busy machine."""
 RETENTION_REPORTED = range(2, 5)
@@ -152,7 +159,8 @@ def expect_refused_deletes(broker: Broker, topic: Topic) -> None:
 )
 def expired_offsets(broker: Broker) -> None:
     subscribed, other = broker.topic(), broker.topic()
-    nobodys = Group(broker).name
+    nobodys, unstable = Group(broker).name, Group(broker).name
+    transaction = _open_transaction(broker, unstable, subscribed)
     live, leaving = Group(broker), Group(broker)
     protocols = {"range": subscription(subscribed.name)}
     # static members are admitted at once: no cleanup can remove the group between the member id and the join
@@ -172,6 +180,22 @@ def expired_offsets(broker: Broker) -> None:
         expect_gone(broker, live.name, other, began, stays, "the live group's offset of another topic")
     expect_gone(broker, leaving.name, subscribed, empty_since, stays, "the offset of the member that left")
     expect_offset(broker, live.name, subscribed, 5, "the live group's offset of its topic")
+    if transaction is not None:
+        expect_offset(broker, unstable, subscribed, 5, "the offset before that of an open transaction")
+        transaction.end(committed=False)
+
+
+def _open_transaction(broker: Broker, group: str, topic: Topic) -> TransactionalClient | None:
+    """Commit offset 5 of a group without members, and 7 in a transaction that stays open; None where none may for so long."""
+    needed = (InitProducerIdRequest, AddOffsetsToTxnRequest, TxnOffsetCommitRequest, EndTxnRequest)
+    if not broker.is_kafka("4.0") or any(each.KEY not in broker.subject.api_versions for each in needed):
+        return None
+    client = TransactionalClient(broker, CLASSIC, timeout_ms=OPEN_FOR_MS, initialised=False)
+    if client.init().error_code != ErrorCode.NONE:
+        return None
+    expect_committed(broker, group, {(topic, 0): 5})
+    client.write_offsets(group, {(topic, 0): 7})
+    return client
 
 
 def keep_until(until_s: float, *members: Member) -> None:

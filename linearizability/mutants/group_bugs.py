@@ -8,6 +8,7 @@ from typing import Any
 from linearizability.mutants.registry import mutant
 from reference.coordinator.classic_rebalances import synced
 from reference.coordinator.classic_state import State
+from reference.coordinator.consumer_group_records import decode_record
 
 CONSUMER_GROUPS = "tests.coordinator.test_consumer_groups_machine:ConsumerGroupRun"
 
@@ -164,7 +165,33 @@ def offsets_of_a_live_group_expire(original: Any, group: Any, offsets: Any, rete
     return original(Idle(), offsets, retention_ms, now)
 
 
+@mutant(
+    "reference.coordinator.offsets:Offsets.expired",
+    "An offset expires while a transaction with another one for its partition is open: an abort leaves none.",
+    caught_by=("OFF-15",),
+)
+def offsets_expire_under_open_transactions(
+    original: Any, offsets: Any, group: Any, place: Any, now: int, since: int, retention_ms: int
+) -> bool:
+    return offsets.of(group)[place].is_expired(now, since, retention_ms)
+
+
 # ---- KIP-848
+
+
+@mutant(
+    "reference.coordinator.consumer_groups:ConsumerGroups.replay",
+    "KIP-848: a group is not loaded where compaction has left the tombstone of a group or member alone (KAFKA-17306).",
+    fuzz=True, workload="groups", breaks=("record-not-loaded", "node-failure"),
+)  # fmt: skip
+def lone_tombstones_not_loaded(original: Any, groups: Any, key: Any, value: Any) -> None:
+    decoded: Any = decode_record(key, value) or (None, value)
+    table, change = decoded
+    group = groups._groups.get(table.group_id) if table is not None else None
+    known = getattr(group, "members", ())
+    if table is not None and change is None and (group is None or getattr(table, "member_id", "") not in ("", *known)):
+        raise ValueError(f"{table} has nothing to remove")
+    original(groups, key, value)
 
 
 @mutant(

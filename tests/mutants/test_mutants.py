@@ -94,6 +94,7 @@ def test_fuzzing_finds(name: str):
         ("removed-leader-never-stands", 107, {"nodes": 3, "coordination": "changing-voters"}),
         ("aborted-records-revived", 93, {"workload": "copy"}),
         ("idle-epoch-left-behind", 683, {"nodes": 3}),
+        ("lone-tombstones-not-loaded", 4, {"workload": "groups"}),
         ("deleted-topics-log-kept", 4, {"nodes": 3}),
         ("deleted-topics-high-watermark-kept", 114, {"nodes": 3}),
     ],

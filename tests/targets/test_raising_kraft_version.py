@@ -76,8 +76,10 @@ LEVELS = (
 
 
 def sentences(text: str) -> str:
-    """The tool's own output, without the lines of its log, which begin with a time or are indented."""
-    return "\n".join(line for line in text.splitlines() if line and line[0] not in "[\t ")
+    """The tool's own output, without the lines of its log, which begin with a time or an exception's name, or are indented."""
+    return "\n".join(
+        line for line in text.splitlines() if not line.startswith(("[", "\t", " ", "org.apache.kafka.")) and line
+    )
 
 
 @pytest.mark.kafka

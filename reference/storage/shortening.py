@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from reference.protocol.primitives import LONG_AGO, Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, LONG_AGO, Offset, TimestampMs
 from reference.storage.errors import OffsetOutOfRange
 from reference.storage.recovery import replay
 from reference.storage.retention import breaching_segments
@@ -93,7 +93,8 @@ class Shortening(SegmentList):
         left = min(cut.end, self._bases[0]) if cut.starts_over else self._segment_of(cut.end).end_below(cut.end)
         self._lower_checkpoints(cut.end, left)
         try:
-            self._remove_snapshots_behind(cut.end)
+            # Before the segments, too: to a log that has started over one at its new start would seem its own.
+            self._remove_snapshots_from(FIRST_OFFSET if cut.starts_over else Offset(cut.end + 1))
             self.log_end_offset, self._cut = cut.end, cut
             self._finish_cut(cut)
         except OSError:
@@ -117,9 +118,9 @@ class Shortening(SegmentList):
             self.log_start_offset = min(self.log_start_offset, end)
             self.checkpoint()
 
-    def _remove_snapshots_behind(self, end: Offset) -> None:
+    def _remove_snapshots_from(self, first: Offset) -> None:
         for offset in self._producers.snapshot_offsets():
-            if offset > end:
+            if offset >= first:
                 self._producers.remove_snapshot(offset)
 
     def _finish_cut(self, cut: Cut) -> None:
@@ -153,8 +154,6 @@ class Shortening(SegmentList):
             oldest.remove()
             del self._segments[0], self._bases[0]
         self._epochs.clear()
-        for stale in self._producers.snapshot_offsets():
-            self._producers.remove_snapshot(stale)
         self.log_start_offset = self.recovery_point = cut.end
 
     def _drop_until(self, is_enough: Callable[[], bool]) -> None:

@@ -8,7 +8,7 @@ import random
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from reference.protocol.primitives import NO_PRODUCER_ID, Offset
+from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerId
 from reference.protocol.records.compression import Codec
 from reference.storage.disk import Disk
 from reference.storage.errors import StorageError
@@ -76,6 +76,31 @@ class SimulatedLogMachine(LogMachine):
             # What was not made durable may be undone.
             self.history, self.written, self.end = before
             self.lose_power(seed)
+
+    @precondition(lambda self: not self.disk_is_full() and not self.config.compacts)
+    @rule(
+        offset=st.integers(0, 100), written=st.integers(0, 5), flushed=st.booleans(), changes=st.integers(0, 30),
+    )  # fmt: skip
+    def start_over_until_killed(self, offset: Offset, written: int, flushed: bool, changes: int) -> None:
+        """Kill the process as the log starts over: it is empty then, or has the first of its segments."""
+        self.append([(4, 90, Codec.NONE, ProducerId(1), False, 0)] * written)
+        if flushed:
+            self.flush()
+            self.write_checkpoint()
+        self.simulated.changes_left = changes
+        with contextlib.suppress(StorageError):
+            self.log.truncate_fully_and_start_at(offset, self.now)
+        self.simulated.changes_left = None
+        self.disk.sync_folder(self.folder / "t-0")  # a later loss of power brings nothing back
+        self.open(clean=False)
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        if start == end == offset:
+            self.begins_empty(offset)
+        else:
+            assert start <= self.start
+            assert end <= self.end
+            self.ended_at(end)
+            self.reopened()
 
     def ended_at(self, end: Offset) -> None:
         self.history = [stored for stored in self.history if stored.last < end]

@@ -414,6 +414,9 @@ class LogMachine(ComparedLog):
     @rule(offset=st.integers(0, 100))
     def start_over(self, offset: Offset) -> None:
         self.log.truncate_fully_and_start_at(offset, self.now)
+        self.begins_empty(offset)
+
+    def begins_empty(self, offset: Offset) -> None:
         self.history, self.written, self.sequences, self.started_over = [], [], {}, False
         self.clean_to = self.compacted_below = self.settled_below = offset
         self.met = {}

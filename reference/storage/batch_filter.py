@@ -74,9 +74,9 @@ class BatchFilter:
             return self._shell(header)
         horizon = header.delete_horizon
         states = self._keys.look_up(records) if known is None else known
-        is_kept = states.translate(
-            WITHOUT_TOMBSTONES if horizon is not None and horizon <= self._now else WITH_TOMBSTONES
-        )
+        # Behind the end of the map the values before a tombstone are not known: without it they would be the last again.
+        is_due = horizon is not None and horizon <= self._now and header.base_offset < self._keys.end
+        is_kept = states.translate(WITHOUT_TOMBSTONES if is_due else WITH_TOMBSTONES)
         needs_horizon = horizon is None and TOMBSTONE in states
         if False not in is_kept and not needs_horizon:
             return header, batch.data

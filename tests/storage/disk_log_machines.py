@@ -91,7 +91,10 @@ class SimulatedLogMachine(LogMachine):
         with contextlib.suppress(StorageError):
             self.log.truncate_fully_and_start_at(offset, self.now)
         self.simulated.changes_left = None
-        self.disk.sync_folder(self.folder / "t-0")  # a later loss of power brings nothing back
+        # All that the disk was told is durable: a later loss of power brings nothing back.
+        for name in self.disk.list_folder(self.folder / "t-0"):
+            self.disk.open_file(self.folder / "t-0" / name).flush()
+        self.disk.sync_folder(self.folder / "t-0")
         self.open(clean=False)
         start, end = self.log.log_start_offset, self.log.log_end_offset
         if start == end == offset:

@@ -340,6 +340,19 @@ def test_a_map_that_is_full_ends_early_and_leaves_what_it_does_not_know() -> Non
     assert rows(log) == [(5, "k", "5")]
 
 
+def test_a_tombstone_behind_the_end_of_the_map_stays() -> None:
+    """Also when it is due: the map does not know that the value before it is superseded."""
+    log = open_log(config=COMPACT)
+    for key, value in (("a", "1"), ("k", "old"), ("k", None)):
+        put(log, (key, value))
+    compact(log, map_bytes=1)
+    due = TimestampMs(NOW + COMPACT.delete_retention_ms)
+    assert compact(log, clean_to=1, now=due, rolls=False, map_bytes=1).end == 2
+    assert rows(log) == [(0, "a", "1"), (1, "k", "old"), (2, "k", None)]
+    compact(log, clean_to=2, now=due, rolls=False)
+    assert rows(log) == [(0, "a", "1")]
+
+
 def test_segments_whose_indexes_are_full_together_are_trusted_at_the_next_start() -> None:
     """The first batch of a segment has no entry, and gets one as a later batch of the merged segment."""
     disk = SimulatedDisk()

@@ -22,6 +22,7 @@ from subprocess import DEVNULL, Popen
 from typing import Any
 
 from linearizability.targets import watchdog
+from linearizability.targets.errors import TargetError
 
 OWNER = "TIDEGAUGE_OWNER"
 """The environment variable with a started process's owner: pid namespace, pid, start time."""
@@ -44,7 +45,7 @@ def start(
     command: Sequence[str], *, environment: Mapping[str, str] = {}, is_target: bool = False, **more: Any
 ) -> Popen[Any]:
     """Start a command under the watchdog, in its own session. The watchdog watches the memory of a target. `more` are arguments
-    of Popen. Errors: OSError; ValueError for a floor that is no number."""
+    of Popen. Errors: OSError; TargetError for a floor that is no share."""
     with _lock:
         watchdog_input, _ = _watchdog()
         started = Popen(command, env=os.environ | environment | {OWNER: owner()}, start_new_session=True, **more)
@@ -114,10 +115,19 @@ def remove_leftovers() -> list[int]:
     return removed
 
 
+def _floor() -> float:
+    """Errors: TargetError."""
+    given = os.environ.get(FLOOR, str(watchdog.FLOOR))
+    with suppress(ValueError):
+        if 0 <= float(given) <= 1:
+            return float(given)
+    raise TargetError(f"{FLOOR}={given}: it is a share of this machine's memory, from 0 to 1")
+
+
 def _watchdog() -> tuple[int, int]:
     pid = os.getpid()
     if pid not in _pipe:
-        limits = [str(float(os.environ.get(FLOOR, watchdog.FLOOR))), str(watchdog.LARGE)]
+        limits = [str(_floor()), str(watchdog.LARGE)]
         (reading, writing), (reported, reports) = os.pipe(), os.pipe()
         os.set_blocking(reported, False)
         Popen(

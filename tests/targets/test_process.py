@@ -146,7 +146,7 @@ def test_a_leftover_of_a_dead_owner_is_removed_and_nothing_else(started):
 def short_of_memory(monkeypatch):
     """A watchdog of a machine that is always short of memory, and for which 50 MB are much."""
     monkeypatch.setattr(leash, "_pipe", {})
-    monkeypatch.setenv(leash.FLOOR, "2")
+    monkeypatch.setenv(leash.FLOOR, "1")
     monkeypatch.setattr(watchdog, "LARGE", (50 << 20) / watchdog.memory()[0])
     yield
     for end in leash._pipe[os.getpid()]:
@@ -169,3 +169,11 @@ def test_nothing_is_ended_where_memory_is_left(started):
     hungry = started([sys.executable, "-c", HUNGRY])
     time.sleep(3 * watchdog.LOOK_EVERY_S)
     assert hungry.running and not hungry.ended_for_memory()
+
+
+@pytest.mark.parametrize("given", ["5%", "", "5", "-0.1", "nan"])
+def test_a_floor_that_is_no_share_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setattr(leash, "_pipe", {})
+    monkeypatch.setenv(leash.FLOOR, given)
+    with pytest.raises(TargetError, match=f"TIDEGAUGE_MEMORY_FLOOR={given}: it is a share"):
+        leash.start(["true"])

@@ -105,6 +105,10 @@ class Habits(Habit):
     def __init__(self, *habits: Habit) -> None:
         self.by_api = {habit.api: habit for habit in habits}
 
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        asked = [habit.asked(exchange) for habit in self.by_api.values()]
+        return next((sent for sent in asked if sent is not None), None)
+
     def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
         habit = self.by_api.get(exchange.api)
         return habit.answered(exchange, frame) if habit else None
